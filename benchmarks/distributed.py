@@ -29,7 +29,7 @@ from vbsvm.api.data.dask_partitions import DaskPartitions
 from vbsvm.api.data.problem import build_problem
 from vbsvm.api.data.table_reader import TableReader
 from vbsvm.api.task import Task, read_imputation
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.priors import Ridge
 from vbsvm.model.row_pass import RowPass
@@ -66,7 +66,7 @@ def task_of(client: Client, n: int, d: int, n_partitions: int) -> Task:
     """The model of these rows, which workers hold."""
     X, y = table(n, d, n_partitions)
     names = tuple(f"x{k}" for k in range(d))
-    rows = DaskPartitions.of_table(Cluster.of(client), X, y, None)
+    rows = DaskPartitions.of_table(Cluster.from_client(client), X, y, None)
     (task,) = build_problem(TableReader(names, Ridge()), rows, read_imputation(None), HINGE).tasks()
     return task
 
@@ -84,7 +84,7 @@ def seconds_of(call: Callable[[], Any], rounds: int) -> float:
 def pass_of(task: Task) -> RowPass:
     """A pass from the state after a step, as climbs make them: with the curvature."""
     state = Variational(max_iter=2).run(task.spec, task.source).state
-    return RowPass(task.spec.likelihood, state.coefficients.message(None), expect, with_curvature=True)
+    return RowPass(task.spec.likelihood, state.coefficients.effective(None), mean_field, with_curvature=True)
 
 
 def rounds(client: Client) -> None:
@@ -93,7 +93,7 @@ def rounds(client: Client) -> None:
     for n_partitions in (1, PARTITIONS, 64, 256):
         task = task_of(client, 20 * n_partitions, 5, n_partitions)
         row_pass = pass_of(task)
-        lines.append([str(n_partitions), f"{1000 * seconds_of(partial(task.source.fold, row_pass), 30):.1f}"])
+        lines.append([str(n_partitions), f"{1000 * seconds_of(partial(task.source.sum_stats, row_pass), 30):.1f}"])
     print_table(["partitions", "an empty pass, ms"], lines)
 
 
@@ -104,7 +104,7 @@ def bytes_moved(client: Client) -> None:
         task = task_of(client, 4 * d, d, 2)
         row_pass = pass_of(task)
         message = len(cloudpickle.dumps(partial(distributed._fold, row_pass)))
-        sums = len(pickle.dumps(task.source.fold(row_pass)))
+        sums = len(pickle.dumps(task.source.sum_stats(row_pass)))
         lines.append([str(d), f"{message:,}", f"{sums:,}"])
     print_table(["columns", "message, bytes", "sums of a partition, bytes"], lines)
 
@@ -116,8 +116,8 @@ def scaling(n: int) -> None:
         with cluster_of(n_workers) as client:
             task = task_of(client, n, COLUMNS, PARTITIONS)
             row_pass = pass_of(task)
-            task.source.fold(row_pass)
-            times[n_workers] = seconds_of(partial(task.source.fold, row_pass), 7)
+            task.source.sum_stats(row_pass)
+            times[n_workers] = seconds_of(partial(task.source.sum_stats, row_pass), 7)
     lines = [[str(n_workers), f"{1000 * seconds:.0f}"] for n_workers, seconds in times.items()]
     print_table([f"workers, {n:,} x {COLUMNS}", "a pass, ms"], lines)
     print(f"two workers against one: {times[1] / times[2]:.2f} x\n")
@@ -126,12 +126,12 @@ def scaling(n: int) -> None:
 def kills(n_kills: int) -> None:
     """Fits during which a worker is killed, each in a cluster of its own, against one that nobody disturbs."""
     X, y = table(200_000, 20, PARTITIONS)
-    different, fold = 0, Distributed.fold
+    different, fold = 0, Distributed.sum_stats
     with cluster_of(2) as client:
         whole = DaskVBSVC(client=client).fit(X, y)
     for k in range(n_kills):
         passes: list[int] = []
-        Distributed.fold = lambda self, row_pass, seen=passes: (seen.append(1), fold(self, row_pass))[1]
+        Distributed.sum_stats = lambda self, row_pass, seen=passes: (seen.append(1), fold(self, row_pass))[1]
         with cluster_of(2) as client:
             killing = threading.Thread(target=_kill, args=(client, passes, 1 + k % 9), daemon=True)
             killing.start()
@@ -139,7 +139,7 @@ def kills(n_kills: int) -> None:
             killing.join()
         different += not (np.array_equal(found.coef_, whole.coef_) and found.elbo_ == whole.elbo_)
         print(f"killed {k + 1} of {n_kills}, {different} with other bits", file=sys.stderr, flush=True)
-    Distributed.fold = fold
+    Distributed.sum_stats = fold
     print(f"{n_kills} fits with a worker killed: {n_kills - different} with the same bits, {different} with others\n")
 
 

@@ -20,7 +20,7 @@ from benchmarks.rivals import gpboost_glmm, linear_svc_dummies, statsmodels_vb
 from benchmarks.tables import print_table
 from benchmarks.timing import fastest, print_ratio, print_times
 from vbsvm import Model, Variational
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.datasets import load_toenail
 from vbsvm.model import sweep
 
@@ -135,10 +135,10 @@ def growth(rounds: int, n: int = 500_000, m: int = 50_000) -> None:
     for factor in (1, 2):
         model = Model("y ~ x + z + (1 | g)", simulate(factor * n, factor * m), likelihood="hinge")
         spec, source = model.spec, model._task.source
-        state, _ = sweep.sweep(spec, spec.start(), source, expect)
-        passes[factor] = partial(sweep.pass_rows, spec, state, source, expect, with_curvature=True)
+        state, _ = sweep.sweep(spec, spec.start(), source, mean_field)
+        passes[factor] = partial(sweep.pass_rows, spec, state, source, mean_field, with_curvature=True)
         stats = passes[factor]()
-        steps[factor] = lambda spec=spec, state=state, stats=stats: sweep.update(spec, state, stats, expect)
+        steps[factor] = lambda spec=spec, state=state, stats=stats: sweep.update(spec, state, stats, mean_field)
     for name, calls in {"pass": passes, "update": steps}.items():
         seconds = fastest({f"{factor * n} rows": call for factor, call in calls.items()}, rounds)
         print_times(f"One {name}, a row in ten a group", seconds, f"{n} rows")

@@ -45,7 +45,7 @@ from benchmarks.simulation import balanced_error
 from benchmarks.tables import print_table
 from benchmarks.timing import fastest, print_ratio, print_times
 from vbsvm import VBSVC, GaussianImputation, Variational
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.model.sweep import pass_rows
 
 SPLITS, SIMULATION = RESULTS / "missing_splits.csv", RESULTS / "missing_simulation.csv"
@@ -271,7 +271,7 @@ def one_pass(X: np.ndarray, y: np.ndarray) -> Callable[[], Any]:
     fit = VBSVC(inference=Variational(bound="paper")).fit(X, y).fit_[0]
     assert fit._rows is not None
     source = fit._rows.source
-    return lambda: pass_rows(fit.spec, fit.outcome.state, source, expect, with_curvature=True)
+    return lambda: pass_rows(fit.spec, fit.outcome.state, source, mean_field, with_curvature=True)
 
 
 def large_fit(n: int = 100_000, d: int = 20, share: float = 0.1) -> None:

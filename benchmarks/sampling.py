@@ -16,8 +16,8 @@ from benchmarks.simulation import balanced_error
 from benchmarks.tables import print_table
 from vbsvm import VBSVC, Gibbs, Model, Normal, Ridge, Variational
 from vbsvm.base import diagnostics
-from vbsvm.base.reading import Draw, OverRelaxed, expect
 from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.base.update_mode import Draw, OverRelaxed, mean_field
 from vbsvm.design.scaling import Recipe
 from vbsvm.inference import chains
 from vbsvm.inference.gibbs import stretch
@@ -68,17 +68,17 @@ def sweep_cost(n: int, d: int, rounds: int) -> float:
     """
     spec, source = model(*simulate(n, d))
     distribution = spec.start()
-    distribution = update(spec, distribution, pass_rows(spec, distribution, source, expect), expect)
+    distribution = update(spec, distribution, pass_rows(spec, distribution, source, mean_field), mean_field)
     point, best = spec.start(), [np.inf, np.inf]
     with single_threaded_blas():
         for k in range(rounds):
             begin = time.perf_counter()
-            resolve = OverRelaxed(Draw(0, 0, k), point.coefficients.mean)
-            point, _ = sweep(spec, point, source, resolve)
-            point, _ = stretch(spec, point, source, 0.2, resolve)
+            mode = OverRelaxed(Draw(0, 0, k), point.coefficients.mean)
+            point, _ = sweep(spec, point, source, mode)
+            point, _ = stretch(spec, point, source, 0.2, mode)
             middle = time.perf_counter()
-            stats = pass_rows(spec, distribution, source, expect, with_curvature=True)
-            distribution = update(spec, distribution, stats, expect)
+            stats = pass_rows(spec, distribution, source, mean_field, with_curvature=True)
+            distribution = update(spec, distribution, stats, mean_field)
             best = [min(best[0], middle - begin), min(best[1], time.perf_counter() - middle)]
     return best[0] / best[1]
 

@@ -10,7 +10,7 @@ from benchmarks.rivals import grid_search, linear_svc, linear_svc_hinge, logisti
 from benchmarks.simulation import simulate
 from benchmarks.timing import fastest, print_ratio, print_times
 from vbsvm import VBSVC, Ridge
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.design.scaling import ColumnSummary
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.interfaces import Precision
@@ -60,8 +60,8 @@ def row_pass(rounds: int, n: int = 100_000, d: int = 100) -> None:
     S, w = distribution.covariance, np.random.default_rng(SEED).uniform(0.5, 2.0, n)
     seconds = fastest(
         {
-            "pass": lambda: pass_rows(spec, state, source, expect),
-            "pass with curvature": lambda: pass_rows(spec, state, source, expect, with_curvature=True),
+            "pass": lambda: pass_rows(spec, state, source, mean_field),
+            "pass with curvature": lambda: pass_rows(spec, state, source, mean_field, with_curvature=True),
             "naive, one einsum": lambda: (
                 X.T @ (w[:, None] * X),
                 np.einsum("ij,jk,ik->i", X, S, X, optimize=True),
@@ -79,10 +79,10 @@ def row_pass(rounds: int, n: int = 100_000, d: int = 100) -> None:
 def _pass_ready(X: np.ndarray, y: np.ndarray) -> tuple[Spec, Memory, State]:
     """A model without an intercept, rows as a fit holds them, and the state that follows the first sweep."""
     weights = np.broadcast_to(1.0, len(X))
-    recipe = ColumnSummary.of(X, weights).recipe(intercept=False, standardize=True)
+    recipe = ColumnSummary.from_rows(X, weights).recipe(intercept=False, standardize=True)
     source = Memory(X, y.astype(np.float64), weights, recipe)
     spec = Spec((Block("inputs", (slice(0, X.shape[1]),), Ridge()),))
-    stats = pass_rows(spec, State(PointDistribution(np.zeros(X.shape[1])), ()), source, expect)
+    stats = pass_rows(spec, State(PointDistribution(np.zeros(X.shape[1])), ()), source, mean_field)
     return spec, source, State(stats.gram.conditional(stats.cross, Precision(np.ones(X.shape[1]))), ())
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.tables import print_table
 from vbsvm import VBSVC
-from vbsvm.sources.remembered import PastRows
+from vbsvm.sources.past_rows import PastRows
 
 CASES = [(10_000, 10, 500), (10_000, 10, 2000), (5000, 50, 500), (2000, 10, 100), (2000, 10, 50)]
 
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks streaming", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the smaller tables only")
     cases = CASES[3:] if parser.parse_args(arguments).quick else CASES
-    made, lines = PastRows.of, []
+    made, lines = PastRows.from_state, []
     for n, d, size in cases:
         X, y = simulated(n, d)
         full, clf = VBSVC().fit(X, y), in_batches(X, y, size)

@@ -8,7 +8,7 @@ from benchmarks.simulation import simulate_overlapping
 from benchmarks.tables import print_table
 from benchmarks.timing import least_costs
 from vbsvm import VBSVC, Variational
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.inference.covariance.kinds import Covariances
 from vbsvm.model.sweep import pass_rows
 from vbsvm.results.fit import Fit
@@ -36,7 +36,7 @@ def calls(n: int, d: int) -> dict[str, Callable[[], Any]]:
     return {
         "fit": lambda: VBSVC().fit(X, y),
         "fit, exact bound": lambda: VBSVC(inference=Variational(bound="exact")).fit(X, y),
-        "a pass": lambda: pass_rows(spec, state, rows.source, expect, with_curvature=True),
+        "a pass": lambda: pass_rows(spec, state, rows.source, mean_field, with_curvature=True),
         'summary(covariance="curvature")': lambda: afresh(fit).summary(covariance="curvature"),
         "robust by the curvature": lambda: sandwich("curvature"),
         "robust by the response": lambda: sandwich("response"),

@@ -23,7 +23,7 @@ from vbsvm.results.fit import Fit
 
 RESULTS = Path(__file__).parent / "results" / "uncertainty_gibbs"
 KINDS = ("mean-field", "curvature", "posterior")
-LARGEST_RHAT = 1.01
+MAX_RHAT = 1.01
 FEWEST_EFFECTIVE = 1000
 SURELY_IN = 0.99
 LEVEL = 0.95
@@ -113,7 +113,7 @@ def reference(case: Case, at: Path = RESULTS) -> Reference:
     draws, found = case.draws, None
     for _ in range(1 + case.doublings):
         found = _sampled(case, draws, at)
-        if found.rhat <= LARGEST_RHAT and found.ess >= FEWEST_EFFECTIVE:
+        if found.rhat <= MAX_RHAT and found.ess >= FEWEST_EFFECTIVE:
             break
         draws *= 2
     assert found is not None
@@ -139,7 +139,7 @@ def _read(fit: Fit) -> Reference:
     table = fit.summary()
     sure = list(draws)
     if fit.selects:  # some inputs change places with others too seldom for any run
-        sure = list(table.index[(table["inclusion"] > SURELY_IN) & (table["rhat"] <= LARGEST_RHAT)])
+        sure = list(table.index[(table["inclusion"] > SURELY_IN) & (table["rhat"] <= MAX_RHAT)])
     scales = {f"{one.term}, {one.effect}": one.trace for one in fit.traces.components() if "(" in one.term}
     mixing = [Mixing.of(draws[name]) for name in sure] + [one.mixing for one in scales.values()]
     return Reference(

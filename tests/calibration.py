@@ -14,7 +14,7 @@ from scipy import special, stats
 from incomplete_models import PAPER
 from vbsvm import LaplaceZero, Normal, NotAtRandom, Ridge
 from vbsvm.base.polya_gamma import PolyaGamma
-from vbsvm.base.reading import Draw, OverRelaxed
+from vbsvm.base.update_mode import Draw, OverRelaxed
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe
 from vbsvm.inference.gibbs import stretch
@@ -48,7 +48,7 @@ class Truth:
     levels: np.ndarray
 
 
-def log_sums(f):
+def logsumexp_by_row(f):
     """Logarithm of each row's normalising sum over both labels, less its largest value."""
     both = np.logaddexp(-2 * np.maximum(1 - f, 0), -2 * np.maximum(1 + f, 0))
     return both - np.log1p(np.exp(-4.0))
@@ -89,9 +89,9 @@ def simulate(model, rng, tilted, likelihood=HINGE):
             ranked = [beta, *theta, scale, chances[0], *((mean,) if model == "both" else ())]
         else:
             f = beta + X @ theta
-        if not tilted or likelihood.normalised or np.log(rng.random()) < log_sums(f).sum():
+        if not tilted or likelihood.normalised or np.log(rng.random()) < logsumexp_by_row(f).sum():
             break
-    odds = likelihood.at_point(f) - likelihood.at_point(-f)
+    odds = likelihood.log_likelihood(f) - likelihood.log_likelihood(-f)
     y = np.where(rng.random(N_ROWS) < 1 / (1 + np.exp(-odds)), 1.0, -1.0)
     if model == "missing":
         X = np.where(rng.random(X.shape) < SHARE, np.nan, X)
@@ -117,7 +117,7 @@ def build(model, truth):
     prior = LaplaceZero(rho=RHO, shape=SHAPE, rate=RATE) if model == "gates" else Ridge(SHAPE, RATE)
     spec = Spec((intercept, Block("inputs", (slice(1, 3),), prior, prior.gate_of(["a", "b"]))))
     if model in ("missing", "selective"):
-        inputs, mechanism = Inputs.of([1, 2], []), NotAtRandom(variance=1.0) if model == "selective" else None
+        inputs, mechanism = Inputs.from_lists([1, 2], []), NotAtRandom(variance=1.0) if model == "selective" else None
         settings = replace(PAPER, psi=PSI, nu=NU, variance=MEAN_VARIANCE, joint=True, mechanism=mechanism)
         probit_of = np.array([0]) if model == "selective" else None
         spec = replace(spec, missing=MissingModel(InputModel(settings, inputs, 2, probit_of)))
@@ -140,7 +140,7 @@ def build_categorical(truth, incomplete):
     intercept = Block("intercept", (slice(0, 1),), Normal(VARIANCE))
     missing = MissingModel(levels=LevelModel((2,)))
     if incomplete:
-        inputs = Inputs.of([1], [])
+        inputs = Inputs.from_lists([1], [])
         settings = replace(PAPER, psi=PSI, nu=NU, variance=MEAN_VARIANCE, joint=True)
         missing = replace(missing, inputs=InputModel(settings, inputs, 1))
         source = replace(
@@ -152,7 +152,7 @@ def build_categorical(truth, incomplete):
 def numbers(model, state):
     """The ranked numbers of a draw."""
     theta = state.coefficients.mean
-    theta = theta if state.gates is None else state.gates.open * theta
+    theta = theta if state.gates is None else state.gates.by_coefficient * theta
     if model == "groups":
         return [*theta[:4], state.scales[1].value]
     scale = state.scales[1].variance.value if model == "gates" else state.scales[1].value
@@ -179,11 +179,11 @@ def rank(model, seed, replicate, tilted=True, plant=None, likelihood=HINGE, thin
     state, drawn = spec.start(), []
     with np.errstate(all="ignore"):
         for k in range(TUNE + DRAWS * thin):
-            resolve = OverRelaxed(Draw(seed, replicate, k), state.coefficients.mean)
+            mode = OverRelaxed(Draw(seed, replicate, k), state.coefficients.mean)
             if plant is not None:
-                resolve = plant(resolve)
-            state, _ = sweep(spec, state, source, resolve)
-            state, _ = stretch(spec, state, source, 0.5, resolve)
+                mode = plant(mode)
+            state, _ = sweep(spec, state, source, mode)
+            state, _ = stretch(spec, state, source, 0.5, mode)
             if k >= TUNE and (k - TUNE) % thin == thin - 1:
                 drawn.append(numbers(model, state))
     below, equal = (np.array(drawn) < truth.ranked).sum(axis=0), (np.array(drawn) == truth.ranked).sum(axis=0)
@@ -206,12 +206,12 @@ def p_values(model, replicates, seed=0, tilted=True, plant=None, n_jobs=1, likel
 class Narrow:
     """A reading whose coefficients are drawn with a spread that is wrong by a factor."""
 
-    resolve: Draw
+    mode: Draw
     factor: float
     site: str = "coefficients"
 
     def __call__(self, distribution, *site):
-        point = self.resolve(distribution, *site)
+        point = self.mode(distribution, *site)
         if site[0] != self.site:
             return point
         return replace(point, mean=distribution.mean + self.factor * (point.mean - distribution.mean))
@@ -221,11 +221,11 @@ class Narrow:
 class Bent:
     """A reading that changes a distribution before it is drawn from."""
 
-    resolve: Draw
+    mode: Draw
     name: str
 
     def __call__(self, distribution, *site):
-        return self.resolve(MISTAKES[self.name](distribution, site), *site)
+        return self.mode(MISTAKES[self.name](distribution, site), *site)
 
 
 def _shape(distribution, site):
@@ -260,7 +260,7 @@ def _odds(distribution, site):
 
 def _dropped_one(distribution, site):
     """The coefficients' distribution with half of the right side: of a hinge Cᵀ(wy) in place of Cᵀ((1 + w)y)."""
-    return distribution.at(0.5 * distribution.mean) if site[0] == "coefficients" else distribution
+    return distribution.with_mean(0.5 * distribution.mean) if site[0] == "coefficients" else distribution
 
 
 def _move(distribution, site):
@@ -311,5 +311,5 @@ class Plant:
 
     name: str
 
-    def __call__(self, resolve):
-        return Narrow(resolve, SPREADS[self.name]) if self.name in SPREADS else Bent(resolve, self.name)
+    def __call__(self, mode):
+        return Narrow(mode, SPREADS[self.name]) if self.name in SPREADS else Bent(mode, self.name)

@@ -14,14 +14,14 @@ from vbsvm.sources.row_builder import Grouping
 def dense_twin(memory):
     """The same rows with the groups' columns written out: group by group, slope by slope."""
     C = memory.recipe.encode(memory.X, memory.recipe.work_space(len(memory.X)))
-    parts = [C[:, : C.shape[1] - memory.n_carried]]
+    parts = [C[:, : C.shape[1] - memory.n_random_only]]
     for by in memory.groupings:
         Z = np.zeros((len(C), by.n_groups, len(by.slopes)))
         Z[np.arange(len(C)), by.index] = C[:, by.slopes]
         parts.append(Z.reshape(len(C), -1))
     full = np.column_stack(parts)
     recipe = Recipe(np.zeros(full.shape[1]), np.ones(full.shape[1]), intercept=False)
-    return Memory(full, memory.signs, memory.weights, recipe)
+    return Memory(full, memory.y, memory.weights, recipe)
 
 
 def effects_blocks(begin, grouping, prior):
@@ -38,7 +38,7 @@ def grouped_problems(draw):
     """Unbalanced groups, groups of one row, groups without rows, slopes, crossed factors, carried columns, weights."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n, p = draw(st.integers(4, 60)), draw(st.integers(1, 5))
-    n_carried = draw(st.integers(0, 1)) if p > 1 else 0
+    n_random_only = draw(st.integers(0, 1)) if p > 1 else 0
     X = rng.normal(size=(n, p))
     groupings = []
     for m in draw(st.lists(st.integers(1, 15), min_size=1, max_size=3)):
@@ -48,9 +48,9 @@ def grouped_problems(draw):
     s = draw(st.sampled_from([np.ones(n), rng.gamma(1.0, size=n) + 1e-2]))
     y = np.where(X[:, 0] + rng.normal(size=15)[groupings[0].index] + rng.normal(size=n) > 0, 1.0, -1.0)
     recipe = Recipe(np.zeros(p), np.ones(p), intercept=True)
-    memory = Memory(X, y, s, recipe, tuple(groupings), n_carried)
+    memory = Memory(X, y, s, recipe, tuple(groupings), n_random_only)
     blocks = [
-        *spec_of(p - n_carried, draw(st.sampled_from([Normal(1e2), Ridge()])), intercept_prior=Normal(1e2)).blocks
+        *spec_of(p - n_random_only, draw(st.sampled_from([Normal(1e2), Ridge()])), intercept_prior=Normal(1e2)).blocks
     ]
     for grouping in groupings:
         prior = draw(st.sampled_from([Ridge(0.5, 0.5), InverseWishart(0.5), Covariance(2.0)]))

@@ -31,7 +31,11 @@ def incomplete_model(X, y, s=None, prior=None, **imputation):
     beside = y[:, None] if settings.labels == "regressor" else np.empty((len(y), 0))
     incomplete = np.isnan(X).any(axis=0)
     columns = 1 + np.arange(d)
-    inputs = Inputs.of(columns, []) if settings.joint else Inputs.of(columns[incomplete], columns[~incomplete])
+    inputs = (
+        Inputs.from_lists(columns, [])
+        if settings.joint
+        else Inputs.from_lists(columns[incomplete], columns[~incomplete])
+    )
     spec = replace(spec_of(d, prior), missing=MissingModel(InputModel(settings, inputs, d, n_beside=beside.shape[1])))
     s = np.ones(len(y)) if s is None else s
     shift = np.zeros(len(inputs.variables))

@@ -3,7 +3,7 @@
 import numpy as np
 
 from vbsvm.base.distributions import InverseGamma
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.design.scaling import Recipe
 from vbsvm.inference.steps import Iterate
 from vbsvm.model import sweep
@@ -12,7 +12,7 @@ from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.priors import Normal, Ridge
 from vbsvm.model.priors.base import Moments
 from vbsvm.model.spec import Block, Spec, State
-from vbsvm.model.sweep import elbo, held_row_term, pass_rows
+from vbsvm.model.sweep import elbo, pass_rows, row_term_fixed_weights
 from vbsvm.sources.memory import Memory
 
 
@@ -37,7 +37,7 @@ def random_state(spec, rng, spread=1.0):
     scales = []
     for block in spec.blocks:
         fresh = block.prior.update(
-            block.prior.start(1, block.size), Moments(PointDistribution(np.ones(size)), block.columns), expect
+            block.prior.start(1, block.size), Moments(PointDistribution(np.ones(size)), block.columns), mean_field
         )
         moved = isinstance(fresh, InverseGamma)
         scales.append(InverseGamma(fresh.shape, fresh.rate * np.exp(rng.normal())) if moved else fresh)
@@ -45,7 +45,7 @@ def random_state(spec, rng, spread=1.0):
 
 
 def visit(spec, state, source):
-    stats = pass_rows(spec, state, source, expect, with_curvature=True)
+    stats = pass_rows(spec, state, source, mean_field, with_curvature=True)
     return Iterate(state, elbo(spec, state, stats.row_bound), lambda: stats)
 
 
@@ -54,13 +54,13 @@ def rises_of_single_updates(spec, source, state, n_sweeps=3):
     rises = []
     for _ in range(n_sweeps):
         stats = visit(spec, state, source).stats
-        before = elbo(spec, state, held_row_term(state, stats))
+        before = elbo(spec, state, row_term_fixed_weights(state, stats))
         for update in (
-            lambda state, stats: sweep.update_coefficients(spec, state, stats, expect),
-            lambda state, stats: sweep.update_priors(spec, state, expect),
+            lambda state, stats: sweep.update_coefficients(spec, state, stats, mean_field),
+            lambda state, stats: sweep.update_priors(spec, state, mean_field),
         ):
             state = update(state, stats)
-            after = elbo(spec, state, held_row_term(state, stats))
+            after = elbo(spec, state, row_term_fixed_weights(state, stats))
             rises.append((after - before) / (1 + abs(before)))
             before = after
         rises.append((visit(spec, state, source).bound - before) / (1 + abs(before)))

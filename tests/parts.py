@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 
 from vbsvm.missing.categories import LevelCounts
-from vbsvm.model.row_pass import added
+from vbsvm.model.row_pass import add_optional
 from vbsvm.sources.block_source import Block, BlockSource
 from vbsvm.sources.memory import Memory
 
@@ -52,12 +52,12 @@ class Parts(BlockSource):
     @property
     def level_counts(self) -> LevelCounts | None:
         """How often each level of a category that may be missing is known."""
-        return reduce(added, (part.level_counts for part in self.parts))
+        return reduce(add_optional, (part.level_counts for part in self.parts))
 
     @property
-    def looks_are_cheap(self) -> bool:
+    def rows_resident(self) -> bool:
         """Whether all parts say so."""
-        return all(part.looks_are_cheap for part in self.parts)
+        return all(part.rows_resident for part in self.parts)
 
     @property
     def n_core(self) -> int:

@@ -85,7 +85,7 @@ def measured_ways() -> dict[str, tuple[int, int, int, int]]:
 
     from models import source_of, spec_of
     from vbsvm import VBSVC, Model
-    from vbsvm.base.reading import expect
+    from vbsvm.base.update_mode import mean_field
     from vbsvm.datasets import load_toenail
     from vbsvm.model.sweep import sweep
 
@@ -94,7 +94,7 @@ def measured_ways() -> dict[str, tuple[int, int, int, int]]:
     y = np.where(X[:, 0] + rng.normal(size=200) > 0, 1.0, -1.0)
     toenail, formula = load_toenail(), "outcome ~ treatment * time + (1 | patientID)"
     source, spec = source_of(X, y), spec_of(10)
-    state = sweep(spec, spec.start(), source, expect)[0]
+    state = sweep(spec, spec.start(), source, mean_field)[0]
 
     def measured() -> dict[str, tuple[int, int, int, int]]:
         model = Model(formula, toenail, likelihood="hinge")
@@ -105,7 +105,7 @@ def measured_ways() -> dict[str, tuple[int, int, int, int]]:
             "Model.fit": crossed(model.fit),
             "Fit.summary": crossed(fit.summary),
             "Fit.predict_proba": crossed(lambda: fit.predict_proba(toenail)),
-            "sweep": crossed(lambda: sweep(spec, state, source, expect)),
+            "sweep": crossed(lambda: sweep(spec, state, source, mean_field)),
         }
 
     measured()

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import digamma
 
 from vbsvm.base.distributions import InverseGamma
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.inference.steps import Iterate, newton_step
 from vbsvm.model.sweep import pass_rows
 
@@ -16,7 +16,7 @@ MOST_STEPS = 2000
 def refit(spec, state, source, t=None, still=1e-13):
     """Newton steps under the tilt tᵀθ until nothing moves; only for states that are close to their optimum."""
     for k in range(MOST_STEPS):
-        stats = pass_rows(spec, state, source, expect, with_curvature=True)
+        stats = pass_rows(spec, state, source, mean_field, with_curvature=True)
         if t is not None:
             stats = replace(stats, cross_sums=stats.cross + t)
         after = newton_step(spec, Iterate(state, 0.0, lambda stats=stats: stats), 0.0)
@@ -28,7 +28,7 @@ def refit(spec, state, source, t=None, still=1e-13):
 
 
 def effective_mean(state):
-    return state.coefficients.mean if state.gates is None else state.gates.open * state.coefficients.mean
+    return state.coefficients.mean if state.gates is None else state.gates.by_coefficient * state.coefficients.mean
 
 
 def by_refits(spec, state, source, column, e=1e-4, still=1e-13):

@@ -72,9 +72,9 @@ def test_polars_frames_and_arrays_of_objects_are_read_alike(data, fitted):
     polars = pl.from_pandas(frame.assign(ward=frame["ward"].astype(str))).with_columns(
         pl.col("ward").cast(pl.Categorical)
     )
-    of_polars = VBLogistic(categories="one-hot").fit(polars, y)
-    np.testing.assert_allclose(of_polars.coef_, fitted.coef_, rtol=1e-6, atol=1e-9)
-    assert of_polars.summary().index.tolist() == ["(intercept)", *NAMES]
+    from_polars = VBLogistic(categories="one-hot").fit(polars, y)
+    np.testing.assert_allclose(from_polars.coef_, fitted.coef_, rtol=1e-6, atol=1e-9)
+    assert from_polars.summary().index.tolist() == ["(intercept)", *NAMES]
     of_array = VBLogistic(categories="one-hot").fit(frame.drop(columns="ward").to_numpy(dtype=object), y)
     assert of_array.summary().index.tolist() == ["(intercept)", "x0", "x1[Bern]", "x1[Genf]", "x1[Uri]", "x2[m]"]
     assert of_array.effects("x1").index.tolist() == ["Bern", "Genf", "Uri"]

@@ -179,8 +179,8 @@ def test_the_number_of_workers_and_a_killed_one_do_not_change_a_bit(client, alon
     X, y = data(n=400)
     rows = in_chunks(X, (100,) * 4), in_chunks(y, (100,) * 4)
     one = DaskVBSVC(client=alone).fit(*rows)
-    passes, fold = [], Distributed.fold
-    monkeypatch.setattr(Distributed, "fold", lambda self, row_pass: (passes.append(1), fold(self, row_pass))[1])
+    passes, fold = [], Distributed.sum_stats
+    monkeypatch.setattr(Distributed, "sum_stats", lambda self, row_pass: (passes.append(1), fold(self, row_pass))[1])
     two = DaskVBSVC(client=client).fit(*rows)
     passes.clear()
     killing = kill_during(client, passes, after=3)
@@ -250,7 +250,7 @@ def test_two_fits_at_once(client):
 
 def test_ctrl_c_ends_a_fit_and_leaves_nothing_behind(client, monkeypatch):
     X, y = data()
-    passes, fold = [], Distributed.fold
+    passes, fold = [], Distributed.sum_stats
 
     def interrupted(self, row_pass):
         passes.append(1)
@@ -258,7 +258,7 @@ def test_ctrl_c_ends_a_fit_and_leaves_nothing_behind(client, monkeypatch):
             signal.raise_signal(signal.SIGINT)
         return fold(self, row_pass)
 
-    monkeypatch.setattr(Distributed, "fold", interrupted)
+    monkeypatch.setattr(Distributed, "sum_stats", interrupted)
     far = DaskVBSVC()
     with pytest.raises(KeyboardInterrupt):
         far.fit(in_chunks(X, (100, 100)), in_chunks(y, (100, 100)))
@@ -441,14 +441,14 @@ def empty_cluster(limit):
 
 
 def test_a_cluster_without_workers_is_told_and_not_waited_for_for_ever(monkeypatch):
-    monkeypatch.setattr(cluster, "SECONDS_BETWEEN_LOOKS", 1.0)
+    monkeypatch.setattr(cluster, "POLL_SECONDS", 1.0)
     with empty_cluster("3 s") as client, pytest.raises(TimeoutError, match=r"no workers for 3 seconds.*Start some"):
         DaskVBSVC(client=client).fit(*bad())
 
 
 def test_the_limit_is_kept_and_nothing_is_left_to_complain(monkeypatch, caplog):
     """A limit that is no multiple of the time between looks; what was gathered ends with its futures."""
-    monkeypatch.setattr(cluster, "SECONDS_BETWEEN_LOOKS", 1.0)
+    monkeypatch.setattr(cluster, "POLL_SECONDS", 1.0)
     with empty_cluster(1.4) as client:
         with pytest.raises(TimeoutError, match=r"no workers for 1\.4 seconds"):
             DaskVBSVC(client=client).fit(*bad())
@@ -494,7 +494,7 @@ def test_a_truncated_file_is_told_with_its_partition(client, tmp_path):
 
 
 def test_a_fit_goes_on_when_workers_come(monkeypatch):
-    monkeypatch.setattr(cluster, "SECONDS_BETWEEN_LOOKS", 1.0)
+    monkeypatch.setattr(cluster, "POLL_SECONDS", 1.0)
     X, y = data()
     with empty_cluster(None) as client:
         threading.Timer(1.5, lambda: client.cluster.scale(1)).start()
@@ -503,8 +503,8 @@ def test_a_fit_goes_on_when_workers_come(monkeypatch):
 
 
 def test_workers_that_vanish_end_a_fit(monkeypatch):
-    monkeypatch.setattr(cluster, "SECONDS_BETWEEN_LOOKS", 1.0)
-    passes, fold = [], Distributed.fold
+    monkeypatch.setattr(cluster, "POLL_SECONDS", 1.0)
+    passes, fold = [], Distributed.sum_stats
 
     def gone(source, row_pass):
         passes.append(1)
@@ -513,7 +513,7 @@ def test_workers_that_vanish_end_a_fit(monkeypatch):
             wait_until(lambda: not client.scheduler_info()["workers"])
         return fold(source, row_pass)
 
-    monkeypatch.setattr(Distributed, "fold", gone)
+    monkeypatch.setattr(Distributed, "sum_stats", gone)
     with empty_cluster(3) as client:
         client.cluster.scale(1)
         client.wait_for_workers(1, timeout=60)

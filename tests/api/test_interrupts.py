@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 
 def passes(monkeypatch, call, interrupted_in=None):
     """How many passes over the rows a call makes; Ctrl-C arrives in one of them."""
-    n, fold = 0, Memory.fold
+    n, fold = 0, Memory.sum_stats
 
     def counted(*arguments, **options):
         nonlocal n
@@ -28,7 +28,7 @@ def passes(monkeypatch, call, interrupted_in=None):
         return fold(*arguments, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Memory, "fold", counted)
+        patched.setattr(Memory, "sum_stats", counted)
         quiet(call)
     return n
 

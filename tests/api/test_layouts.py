@@ -7,7 +7,7 @@ from joblib import Parallel, delayed
 
 from vbsvm import VBSVC, LaplaceZero, Model, Normal, Ridge, Variational
 from vbsvm.api.data import problem
-from vbsvm.base.reading import Draw, expect
+from vbsvm.base.update_mode import Draw, mean_field
 from vbsvm.model.row_pass import RowPass
 
 TIGHT = Variational(tol=1e-11)
@@ -72,12 +72,12 @@ def test_a_pass_over_the_rows_may_be_sent_to_another_process():
     for formula in ("y ~ x0 + x2 + (x0 | g)", "y ~ x1 * x0 + k"):
         task = Model(formula, data, likelihood="hinge")._task
         state = Variational(tol=1e-3).run(task.spec, task.source).state
-        message = state.coefficients.message(state.gates)
-        for resolve in (expect, Draw(1, 0, 5)):
-            row_pass = RowPass(task.spec.likelihood, message, resolve, resolve is expect, state.missing)
+        coefficients = state.coefficients.effective(state.gates)
+        for mode in (mean_field, Draw(1, 0, 5)):
+            row_pass = RowPass(task.spec.likelihood, coefficients, mode, mode is mean_field, state.missing)
             work.append((task.source, row_pass))
-    away = Parallel(n_jobs=2, backend="loky")(delayed(source.fold)(row_pass) for source, row_pass in work)
+    away = Parallel(n_jobs=2, backend="loky")(delayed(source.sum_stats)(row_pass) for source, row_pass in work)
     for (source, row_pass), sent in zip(work, away, strict=True):
-        here = source.fold(row_pass)
+        here = source.sum_stats(row_pass)
         np.testing.assert_array_equal(here.cross, sent.cross)
         assert here.row_bound == sent.row_bound

@@ -51,10 +51,10 @@ def fitted(clf, X, y):
 def test_a_power_is_a_weight_of_all_rows(likelihood):
     rng = np.random.default_rng(0)
     f, v, y, s = rng.normal(size=50), rng.gamma(1.0, size=50), rng.choice([-1.0, 1.0], 50), rng.gamma(2.0, size=50)
-    from vbsvm.base.reading import expect
+    from vbsvm.base.update_mode import mean_field
 
     at_power, weighted = likelihood(0.3), likelihood()
-    own, other = at_power.terms(f, v, y, s, expect), weighted.terms(f, v, y, 0.3 * s, expect)
+    own, other = at_power.terms(f, v, y, s, mean_field), weighted.terms(f, v, y, 0.3 * s, mean_field)
     for name in ("u", "w", "curvature"):
         np.testing.assert_allclose(getattr(own, name), getattr(other, name), rtol=1e-12)
     np.testing.assert_allclose(own.value, 0.3 * other.value, rtol=1e-12)
@@ -63,7 +63,7 @@ def test_a_power_is_a_weight_of_all_rows(likelihood):
     one, two = at_power.derivatives(f, v, y, s), weighted.derivatives(f, v, y, 0.3 * s)
     for name in ("f", "ff", "fv", "vv"):
         np.testing.assert_allclose(getattr(one, name), getattr(two, name), rtol=1e-12)
-    np.testing.assert_allclose(at_power.at_point(f), 0.3 * weighted.at_point(f), rtol=1e-12)
+    np.testing.assert_allclose(at_power.log_likelihood(f), 0.3 * weighted.log_likelihood(f), rtol=1e-12)
     assert at_power.exact == ExactHinge(0.3)
 
 

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from optional import optional
 from reference import algorithm_2_grouped
 from vbsvm import VBSVC, Covariance, InverseWishart, Model, Normal, ReliabilityWarning, Ridge, Variational
-from vbsvm.base.distributions import MIDDLES
+from vbsvm.base.distributions import MIDPOINTS
 from vbsvm.datasets import load_toenail
 from vbsvm.results.covariance import covariance as covariance_of
 from vbsvm.sources.memory import Memory
@@ -216,7 +216,7 @@ def test_a_new_group_gets_the_population_score_and_its_own_variance(mixed):
     np.testing.assert_allclose(mean, population, rtol=1e-8)
     z = np.stack([np.ones(6), (known["x"] - mixed["x"].mean()) / mixed["x"].std(ddof=0)], axis=1)
     # The variance of a new group is an average between quantiles of its distribution: near E[Σ] where groups are many.
-    of_group = fit.outcome.state.scales[-1].values_at(MIDDLES).mean(axis=0)
+    of_group = fit.outcome.state.scales[-1].values_at(MIDPOINTS).mean(axis=0)
     covariance = covariance_of(fit, "curvature").covariance
     core = np.einsum("ip,pr,ir->i", z, covariance, z)  # fixed effects alone
     np.testing.assert_allclose(sd**2, core + np.einsum("iq,qr,ir->i", z, of_group, z), rtol=1e-8)
@@ -503,7 +503,7 @@ def test_a_fit_out_of_passes_warns_and_gives_what_it_has(mixed):
 
 def test_an_interrupted_fit_warns_and_gives_what_it_has(mixed, monkeypatch):
     model, calls = Model("y ~ x + (1 | g)", mixed, likelihood="hinge"), []
-    right = Memory.fold
+    right = Memory.sum_stats
 
     def interrupted(*args, **kwargs):
         calls.append(1)
@@ -511,7 +511,7 @@ def test_an_interrupted_fit_warns_and_gives_what_it_has(mixed, monkeypatch):
             raise KeyboardInterrupt
         return right(*args, **kwargs)
 
-    monkeypatch.setattr(Memory, "fold", interrupted)
+    monkeypatch.setattr(Memory, "sum_stats", interrupted)
     with pytest.warns(ConvergenceWarning, match="was interrupted"):
         fit = model.fit()
     assert np.isfinite(fit.decision_function(mixed)).all()

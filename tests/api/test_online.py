@@ -12,7 +12,7 @@ from sklearn.metrics import log_loss
 from vbsvm import VBSVC, Gibbs, LaplaceZero, Normal, Variational, load
 from vbsvm.design.scaling import ColumnSummary
 from vbsvm.model.layouts.dense import DenseGaussian
-from vbsvm.sources.remembered import PastRows
+from vbsvm.sources.past_rows import PastRows
 
 N, D, BATCH = 6000, 8, 500
 
@@ -52,9 +52,9 @@ class TestPartialFit:
 
     def test_a_majorant_in_place_of_the_curvature_is_seen_by_that_test(self, monkeypatch):
         X, y = data()
-        made = PastRows.of
+        made = PastRows.from_state
         stiff = staticmethod(lambda *given: _stiff(made(*given), given[1]))
-        monkeypatch.setattr(PastRows, "of", stiff)
+        monkeypatch.setattr(PastRows, "from_state", stiff)
         assert off(in_batches(X, y), VBSVC().fit(X, y), X) > 0.05
 
     def test_one_batch_is_a_fit(self):
@@ -178,7 +178,7 @@ def test_the_term_of_past_rows_does_not_depend_on_units():
     rng = np.random.default_rng(0)
     C = rng.normal(size=(40, 4))
     past = PastRows(rng.normal(size=4), C.T @ C, 2 * C.T @ C, 1.0, 40)
-    old, new = (ColumnSummary.of(rows, np.ones(len(rows))).recipe(True, True) for rows in (X[:100], X))
+    old, new = (ColumnSummary.from_rows(rows, np.ones(len(rows))).recipe(True, True) for rows in (X[:100], X))
     moved = past.in_units_of(old, new)
     mean, root = rng.normal(size=4), np.triu(rng.normal(size=(4, 4)))
     M = np.diag(np.r_[1.0, old.scale / new.scale])

@@ -78,7 +78,7 @@ def test_a_class_that_fails_is_told(data, monkeypatch):
 
     def failing(self, spec, source, *rest):
         outcome = run(self, spec, source, *rest)
-        if np.count_nonzero(source.signs > 0) == np.count_nonzero(y == "c"):
+        if np.count_nonzero(source.y > 0) == np.count_nonzero(y == "c"):
             raise FloatingPointError("class c")
         return outcome
 

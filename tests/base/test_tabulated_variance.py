@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import halfnorm, invgamma, norm
 
-from vbsvm.base.distributions import InverseGamma, TabulatedVariance, _matched
+from vbsvm.base.distributions import InverseGamma, TabulatedVariance, _match_log_moments
 
 CHANCES = np.array([0.025, 0.3, 0.5, 0.9, 0.975])
 
@@ -53,7 +53,7 @@ def test_units_multiply_standard_deviations():
 @pytest.mark.parametrize("mean", [-20.0, 0.0, 3.0])
 @pytest.mark.parametrize("variance", [1e-4, 0.1, 5.0, 400.0])
 def test_an_inverse_gamma_distribution_is_matched_in_logs(mean, variance):
-    found = _matched(mean, variance)
+    found = _match_log_moments(mean, variance)
     logs = np.log(invgamma.rvs(found.shape, scale=found.rate, size=200_000, random_state=0))
     assert found.log_sd == pytest.approx(np.sqrt(variance), rel=1e-6)
     assert logs.mean() == pytest.approx(mean, abs=5 * np.sqrt(variance / 200_000))

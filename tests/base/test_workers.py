@@ -25,7 +25,7 @@ def is_there(process):
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_workers_end_with_their_block():
     with Workers([abs], 2) as two:
-        assert two.answers(0, [-1, -2, -3]) == [1, 2, 3]
+        assert two.call(0, [-1, -2, -3]) == [1, 2, 3]
         assert all(map(is_there, two._processes))
     assert not any(map(is_there, two._processes))
 
@@ -39,7 +39,7 @@ def test_arrays_arrive_with_their_numbers_and_at_the_same_place_of_a_cache_line(
     others = [Held(np.empty(0)), Held(np.array(["a", "b"])[1:])]
     with Workers([*held, *others], 1) as one:
         for k, function in enumerate(held):
-            assert one.answers(k, [3]) == [function(3)]
+            assert one.call(k, [3]) == [function(3)]
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_a_mapped_array_goes_by_the_name_of_its_file(mapped):
     assert payload.size < 100
     with Workers(held, 1) as one:
         for k in range(len(held)):
-            assert one.answers(k, [5])[0][1:] == ((80,), 123.0)
+            assert one.call(k, [5])[0][1:] == ((80,), 123.0)
 
 
 def test_the_offset_of_a_slice_would_lead_elsewhere(mapped, monkeypatch):
@@ -80,23 +80,23 @@ def test_the_offset_of_a_slice_would_lead_elsewhere(mapped, monkeypatch):
 def test_errors_of_a_function_are_raised_and_workers_go_on():
     with Workers([abs, len], 2) as two:
         with pytest.raises(TypeError, match="bad operand") as raised:
-            two.answers(0, [1, "text", -3, "text"])
+            two.call(0, [1, "text", -3, "text"])
         assert "In a worker process" in raised.value.__notes__[0]
-        assert two.answers(1, ["text", "a", ""]) == [4, 1, 0]
+        assert two.call(1, ["text", "a", ""]) == [4, 1, 0]
 
 
 def test_a_worker_that_ends_is_told():
     with Workers([raise_odd_error, os._exit], 1) as one, pytest.raises(WorkerError, match="a worker process has ended"):
-        one.answers(0, [1])
+        one.call(0, [1])
     with Workers([raise_odd_error, os._exit], 1) as one, pytest.raises(WorkerError, match="a worker process has ended"):
-        one.answers(1, [0])
+        one.call(1, [0])
 
 
 def test_an_answer_that_is_cut_short_is_told(monkeypatch):
     with Workers([abs], 1) as one:
         monkeypatch.setattr(workers, "_open", lambda pipe: io.BytesIO(pickle.dumps((True, "a" * 1000), 5)[:500]))
         with pytest.raises(WorkerError, match="a worker process has ended"):
-            one.answers(0, [1])
+            one.call(0, [1])
 
 
 def test_what_workers_cannot_load_or_send_is_said(monkeypatch):

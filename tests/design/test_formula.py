@@ -16,8 +16,8 @@ from vbsvm.design.columns import INTERCEPT
 from vbsvm.design.curves import Spline
 from vbsvm.design.formula import learning as formulas
 from vbsvm.design.formula import syntax
-from vbsvm.design.formula.guard import FormulaError
 from vbsvm.design.formula.matrix import Matrix
+from vbsvm.design.formula.sandbox import FormulaError
 from vbsvm.design.levels import UNSEEN, Levels
 from vbsvm.design.scaling import ColumnSummary
 
@@ -43,7 +43,7 @@ def learn(text, frame, standardize=True):
     parts = syntax.read(text, list(frame.columns))
     weights = np.ones(len(frame))
     reader, centred, encoded = formulas.learn(parts, frames.take(frame, parts.columns), weights, standardize)
-    columns = ColumnSummary.of(encoded.table, weights)
+    columns = ColumnSummary.from_rows(encoded.table, weights)
     return reader.scaled(columns.recipe(reader.plan.recipe.intercept, standardize, centred)), encoded
 
 
@@ -186,7 +186,7 @@ def test_what_would_take_forever_is_refused_before_it_begins(text, place):
 def test_levels_without_end_in_a_file_are_refused_before_columns_are_formed():
     levels = {"transforms": {}, "categories": {"C(a)": list(range(5000)), "C(b)": list(range(5000))}}
     with pytest.raises(FormulaError, match=r"C\(a\):C\(b\) alone has 25000000"):
-        Matrix.of_learned("C(a):C(b)", levels, pd.DataFrame({"a": [], "b": []}))
+        Matrix.from_learned("C(a):C(b)", levels, pd.DataFrame({"a": [], "b": []}))
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ class TestCurvature:
         state = TIGHT.run(spec, source).state
 
         def slope(mean):
-            moved = replace(state, coefficients=state.coefficients.at(mean))
+            moved = replace(state, coefficients=state.coefficients.with_mean(mean))
             stats = curvature_stats(spec, moved, source)
             return stats.cross - stats.gram.times(mean) - spec.precision(state).times(mean)
 
@@ -84,8 +84,8 @@ class TestCurvature:
     def test_gates(self):
         """γ̃γ̃ᵀ∘H + diag{γ̃(1 − γ̃)∘dg G} + Λ."""
         spec, state, source = selection()
-        state = replace(state, gates=state.gates.at(np.linspace(-1.0, 3.0, 8)))
-        stats, opened = curvature_stats(spec, state, source), state.gates.open
+        state = replace(state, gates=state.gates.with_log_odds(np.linspace(-1.0, 3.0, 8)))
+        stats, opened = curvature_stats(spec, state, source), state.gates.by_coefficient
         precision = np.outer(opened, opened) * stats.curvature.matrix
         precision += np.diag(opened * (1 - opened) * stats.gram.matrix.diagonal() + spec.precision(state).diagonal)
         found = curvature_distribution(spec, state, stats).covariances(9)
@@ -136,7 +136,7 @@ class TestGates:
 
     def test_what_is_left_out_has_no_number(self):
         spec, state, source = selection()
-        out = state.gates.open < 0.5
+        out = state.gates.by_coefficient < 0.5
         assert 0 < out.sum() < 8
         for kind in ("posterior", "robust"):
             found = Covariances(spec, state, source, 9).of(kind)

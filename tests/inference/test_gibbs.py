@@ -13,7 +13,7 @@ from vbsvm import Normal, Ridge, Variational
 from vbsvm.base import row_sums
 from vbsvm.base.distributions import InverseGamma, Latent, Point
 from vbsvm.base.polya_gamma import PolyaGamma
-from vbsvm.base.reading import Draw
+from vbsvm.base.update_mode import Draw
 from vbsvm.model import sweep
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.likelihoods.hinge import Hinge

@@ -116,10 +116,10 @@ def test_gates_are_applied_to_the_curvature():
         1
         / (
             np.square(1 - rows.y * rows.score)
-            + state.coefficients.message(state.gates).row_moments(source._only._parts[0].rows)[1]
+            + state.coefficients.effective(state.gates).row_moments(source._only._parts[0].rows)[1]
         )
     )
-    opened, spread = state.gates.open, state.gates.spread
+    opened, spread = state.gates.by_coefficient, state.gates.variance
     H = np.outer(opened, opened) * (C.T @ (rows.curvature[:, None] * C))
     H += np.diag(spread * np.einsum("ij,i,ij->j", C, w, C) + task.spec.precision(state).diagonal)
     covariance = np.linalg.inv(H)
@@ -151,9 +151,9 @@ def test_rows_that_miss_inputs_have_the_scores_of_prediction():
     # The population's distribution has the covariance of all inputs at its mean: the same up to the prior.
     order, expected = np.argsort(rows.score), np.argsort(found.mean)
     np.testing.assert_allclose(rows.score[order], found.mean[expected], atol=0.05)
-    assert np.corrcoef(np.sort(rows.unknown), np.sort(found.from_unknown))[0, 1] > 0.99
-    assert rows.unknown.max() > 0.01
-    assert (rows.unknown == 0).sum() == (~np.isnan(X).any(axis=1)).sum()
+    assert np.corrcoef(np.sort(rows.missing_variance), np.sort(found.from_unknown))[0, 1] > 0.99
+    assert rows.missing_variance.max() > 0.01
+    assert (rows.missing_variance == 0).sum() == (~np.isnan(X).any(axis=1)).sum()
 
 
 def test_candidates_of_a_missing_category_are_averaged():
@@ -166,8 +166,8 @@ def test_candidates_of_a_missing_category_are_averaged():
     assert len(rows.score) == 120
     np.testing.assert_allclose(rows.score, fit.decision_function(data), atol=0.02)
     lost = pd.isna(arm)
-    assert (rows.unknown[lost] > 0).all()
-    assert (rows.unknown[~lost] == 0).all()
+    assert (rows.missing_variance[lost] > 0).all()
+    assert (rows.missing_variance[~lost] == 0).all()
 
 
 def test_after_sampling_they_agree_with_those_of_the_exact_bound():

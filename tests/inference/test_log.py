@@ -45,7 +45,7 @@ def test_nobody_is_bothered_who_did_not_ask():
 def test_long_fits_in_memory_show_how_far_they_are_where_somebody_looks(monkeypatch, capsys):
     VBSVC().fit(X, Y)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(callbacks, "somebody_looks", lambda: True)
+    monkeypatch.setattr(callbacks, "is_interactive", lambda: True)
     VBSVC().fit(X, Y)
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(callbacks, "SECONDS_BEFORE", 0.0)

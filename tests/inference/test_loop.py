@@ -43,8 +43,8 @@ class CountedPasses:
 
     drawn_covariance = False
 
-    def __init__(self, source, *, looks_are_cheap=True):
-        self.source, self.passes, self.totals, self.looks_are_cheap = source, 0, 0, looks_are_cheap
+    def __init__(self, source, *, rows_resident=True):
+        self.source, self.passes, self.totals, self.rows_resident = source, 0, 0, rows_resident
 
     @property
     def n_rows(self):
@@ -54,13 +54,13 @@ class CountedPasses:
     def n_core(self):
         return self.source.n_core
 
-    def total(self, kernel, *, light=False):
+    def sum_parts(self, kernel, *, memory_bound=False):
         self.totals += 1
-        return self.source.total(kernel, light=light)
+        return self.source.sum_parts(kernel, memory_bound=memory_bound)
 
-    def fold(self, row_pass):
+    def sum_stats(self, row_pass):
         self.passes += 1
-        return self.source.fold(row_pass)
+        return self.source.sum_stats(row_pass)
 
 
 @pytest.mark.parametrize("name", DATA)
@@ -103,7 +103,7 @@ def test_a_visit_forms_one_gram_and_the_last_none(name):
 def test_where_looks_are_dear_a_climb_makes_whole_passes_and_ends_at_the_same_place(name, bound):
     X, y = DATA[name]
     spec, inference = spec_of(X.shape[1]), Variational(tol=1e-12, bound=bound)
-    source = CountedPasses(source_of(X, y), looks_are_cheap=False)
+    source = CountedPasses(source_of(X, y), rows_resident=False)
     found, near = inference.run(spec, source), inference.run(spec, source_of(X, y))
     assert found.passes == source.passes
     assert source.totals <= 2  # whether the classes are separated, before and after the exact bound is climbed
@@ -165,7 +165,7 @@ class Interrupt:
     """Raise KeyboardInterrupt in the k-th pass."""
 
     def __init__(self, monkeypatch, k):
-        self.left, right = k, Memory.fold
+        self.left, right = k, Memory.sum_stats
 
         def fold(source, kernel):
             self.left -= 1
@@ -173,7 +173,7 @@ class Interrupt:
                 raise KeyboardInterrupt
             return right(source, kernel)
 
-        monkeypatch.setattr(Memory, "fold", fold)
+        monkeypatch.setattr(Memory, "sum_stats", fold)
 
 
 def test_ctrl_c_stores_what_is_there_and_raises_again(monkeypatch):

@@ -40,7 +40,7 @@ def exact_and_drawn(monkeypatch, n_draws):
     matrix = SparseMatrix(X, centre, scale, True)
     written = matrix.columns(np.arange(n_columns))
     w, u, precision = rng.gamma(2.0, size=200), rng.normal(size=200), Precision(np.r_[1e-8, np.full(80, 3.0)])
-    monkeypatch.setattr(drawn, "DRAWS_OF_SPREADS", n_draws)
+    monkeypatch.setattr(drawn, "N_FINAL_DRAWS", n_draws)
     y = np.ones(200)
     rows = DrawnRows(0, matrix, y, y), DenseRows(0, DenseMatrix(written), y, y)
     found, exact = (one.gram(w).conditional(one.cross(u), precision) for one in rows)

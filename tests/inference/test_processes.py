@@ -105,7 +105,7 @@ def test_a_worker_that_ends_costs_a_warning_and_no_draw(helped, alone, monkeypat
     X, y = table()
     whole = fitted(X, y)
     monkeypatch.setattr(chains, "WORTH_A_PROCESS", 0.0)
-    right, calls = Workers.answers, []
+    right, calls = Workers.call, []
 
     def struck(self, *question):
         calls.append(1)
@@ -113,7 +113,7 @@ def test_a_worker_that_ends_costs_a_warning_and_no_draw(helped, alone, monkeypat
             self._processes[0].kill()
         return right(self, *question)
 
-    monkeypatch.setattr(Workers, "answers", struck)
+    monkeypatch.setattr(Workers, "call", struck)
     with pytest.warns(UserWarning, match="go on in one process, with the same draws .a worker process has ended"):
         again = fitted(X, y)
     assert len(calls) == 3
@@ -140,8 +140,8 @@ from vbsvm.inference import chains
 print("begin")
 chains.WORTH_A_PROCESS, chains.cpu_count = 0.0, lambda: 2
 asked = []
-right = chains.Workers.answers
-chains.Workers.answers = lambda self, *question: asked.append(1) or right(self, *question)
+right = chains.Workers.call
+chains.Workers.call = lambda self, *question: asked.append(1) or right(self, *question)
 rng = np.random.default_rng(3)
 X = rng.normal(size=(200, 3))
 clf = VBSVC(inference=Gibbs(draws=40, tune=40, chains=2), random_state=5).fit(X, np.where(X[:, 0] > 0, 1, 0))

@@ -9,7 +9,7 @@ from scipy.special import expit
 from models import source_of, spec_of
 from reference import simulate
 from vbsvm import VBSVC, Normal, Ridge, Variational
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.inference import profiled
 from vbsvm.inference.loop import optimize
 from vbsvm.inference.profiled import FixedVarianceRows, ProfiledNewton
@@ -83,9 +83,9 @@ def test_the_first_gain_is_no_sign_of_convergence():
 def test_the_bound_of_a_visit_is_that_of_a_full_pass(name):
     X, y = DATA[name]
     spec, source = spec_of(X.shape[1]), source_of(X, y)
-    state, _ = sweep(spec, spec.start(), source, expect)
+    state, _ = sweep(spec, spec.start(), source, mean_field)
     at = ProfiledNewton(1e-6).evaluate(spec, source, state)
-    stats = pass_rows(spec, at.state, source, expect)
+    stats = pass_rows(spec, at.state, source, mean_field)
     assert at.bound == pytest.approx(elbo(spec, at.state, stats.row_bound), rel=1e-11)
     np.testing.assert_allclose(at.stats.cross, stats.cross, rtol=1e-8, atol=1e-8 * np.abs(stats.cross).max())
     np.testing.assert_allclose(at.stats.gram.matrix, stats.gram.matrix, rtol=1e-7, atol=1e-9 * len(y))
@@ -95,15 +95,15 @@ def test_the_bound_of_a_visit_is_that_of_a_full_pass(name):
 def test_no_other_mean_is_better_for_the_same_covariance(name):
     X, y = DATA[name]
     spec, source = spec_of(X.shape[1]), source_of(X, y)
-    state, _ = sweep(spec, spec.start(), source, expect)
+    state, _ = sweep(spec, spec.start(), source, mean_field)
     newton = ProfiledNewton(1e-9)
     at = newton.evaluate(spec, source, state)
     at = newton.evaluate(spec, source, at.state)  # the first visit of a covariance may be content with less
     rng, spread = np.random.default_rng(0), at.state.gaussian
     for _ in range(5):
         step = 0.3 * np.sqrt(spread.variances) * rng.standard_normal(len(spread.mean))
-        other = type(at.state)(spread.at(spread.mean + step), at.state.scales)
-        stats = pass_rows(spec, other, source, expect)
+        other = type(at.state)(spread.with_mean(spread.mean + step), at.state.scales)
+        stats = pass_rows(spec, other, source, mean_field)
         assert elbo(spec, other, stats.row_bound) < at.bound
 
 
@@ -136,7 +136,7 @@ def test_slopes_are_those_of_the_terms_and_of_the_value(likelihood):
     f, v, s = rng.normal(size=50), rng.uniform(0.1, 2.0, 50), rng.uniform(0.5, 2.0, 50)
     y = np.where(rng.random(50) < 0.5, 1.0, -1.0)
     value, slope = likelihood.slopes(f, v, y, s)
-    terms = likelihood.terms(f, v, y, s, expect)
+    terms = likelihood.terms(f, v, y, s, mean_field)
     np.testing.assert_allclose(value, terms.value, rtol=1e-13)
     np.testing.assert_allclose(slope, terms.u - terms.w * f, rtol=1e-11, atol=1e-13)
     step = 1e-5

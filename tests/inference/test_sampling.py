@@ -33,7 +33,7 @@ from vbsvm import (
 from vbsvm.api.fit_warnings import warnings_of
 from vbsvm.base import diagnostics
 from vbsvm.base.distributions import LatentPoint, MatrixPoint, Point
-from vbsvm.base.reading import Draw, OverRelaxed, expect
+from vbsvm.base.update_mode import Draw, OverRelaxed, mean_field
 from vbsvm.inference import chains, gibbs
 from vbsvm.inference.chains import CheckpointError
 from vbsvm.inference.gibbs import _change, stretch
@@ -97,10 +97,10 @@ class TestQuadrature:
         if move is False:
             monkeypatch.setattr(gibbs, "stretch", lambda spec, state, *rest: (state, False))
         elif move == "wrong":
-            right = Ridge.stretch
+            right = Ridge.rescale
             monkeypatch.setattr(
                 Ridge,
-                "stretch",
+                "rescale",
                 lambda self, a, b, g: (right(self, a, b, g)[0], right(self, a, b, g)[1] + 2 * np.log(g)),
             )
         spec = spec_of(1, Ridge(2.0, 1.5), intercept_prior=Normal(4.0))
@@ -154,13 +154,13 @@ class TestStretch:
         def normal(theta):
             return stats.norm.logpdf(theta, scale=2.0).sum()
 
-        _, ratio = Normal(4.0).stretch(Point(4.0), one, g)
+        _, ratio = Normal(4.0).rescale(Point(4.0), one, g)
         assert ratio == pytest.approx(normal(g * self.THETA) - normal(self.THETA) + 6 * np.log(g))
 
         def ridge(theta, variance):
             return stats.norm.logpdf(theta, scale=variance**0.5).sum() + stats.invgamma.logpdf(variance, 2.0, scale=1.5)
 
-        moved, ratio = Ridge(2.0, 1.5).stretch(Point(0.8), one, g)
+        moved, ratio = Ridge(2.0, 1.5).rescale(Point(0.8), one, g)
         assert moved.value == pytest.approx(0.8 * g**2)
         expected = ridge(g * self.THETA, g * g * 0.8) - ridge(self.THETA, 0.8) + (6 + 2) * np.log(g)
         assert ratio == pytest.approx(expected)
@@ -172,7 +172,7 @@ class TestStretch:
             scale = np.sqrt(variance / slab.weight)
             return stats.norm.logpdf(theta, scale=scale).sum() + stats.invgamma.logpdf(variance, 2.0, scale=1.5)
 
-        moved, ratio = prior.stretch(LaplaceZeroDistribution(Point(0.8), slab, None), one, g)
+        moved, ratio = prior.rescale(LaplaceZeroDistribution(Point(0.8), slab, None), one, g)
         expected = laplace(g * self.THETA, g * g * 0.8) - laplace(self.THETA, 0.8) + (6 + 2) * np.log(g)
         assert ratio == pytest.approx(expected)
         assert moved.slab is slab
@@ -195,7 +195,7 @@ class TestStretch:
                 matrix, nu, psi
             )
 
-        moved, ratio = prior.stretch(scale, pairs, g)
+        moved, ratio = prior.rescale(scale, pairs, g)
         expected = density(g * self.THETA, g * g * Sigma) - density(self.THETA, Sigma) + (6 + 6) * np.log(g)
         assert ratio == pytest.approx(expected)
         assert (moved.covariance if kind == "huang" else moved).value == pytest.approx(g * g * Sigma)
@@ -219,12 +219,12 @@ class TestStretch:
         truth = simulate_truth(model, rng, tilted=True)
         spec, source = build(model, truth)
         state = replace(spec.start(), coefficients=PointDistribution(np.array([0.3, -1.4, 0.8])))
-        levels = LevelDistributions.of((np.array([3.0, 1.0]),)).draw(rng)
+        levels = LevelDistributions.from_concentrations((np.array([3.0, 1.0]),)).draw(rng)
         state = replace(state, missing=replace(state.missing, levels=levels))
         values = rng.normal(size=len(truth.y))
         rows = source.candidates.row
         of_rows = {}
-        source.total(lambda part: of_rows.update({type(part.rows): part}) or 0.0)
+        source.sum_parts(lambda part: of_rows.update({type(part.rows): part}) or 0.0)
         if incomplete:
             part = of_rows[IncompleteRows]
             drawn = {0: values[part.candidates.row][:, None] * part.rows.missing}
@@ -244,7 +244,7 @@ class TestStretch:
                 yield losses(scale, levels).sum(), state.missing.levels.logs[0][list(chosen)].sum()
 
         g = 1.3
-        change = source.total(lambda part: _change(HINGE, part, state, state.coefficients.mean, g, expect))
+        change = source.sum_parts(lambda part: _change(HINGE, part, state, state.coefficients.mean, g, mean_field))
         after, before = (special.logsumexp([log - 2 * loss for loss, log in every_way(scale)]) for scale in (g, 1.0))
         assert change == pytest.approx(after - before)
 

@@ -125,7 +125,7 @@ def without(source, rows):
     return replace(
         source,
         X=source.X[kept],
-        signs=source.signs[kept],
+        y=source.y[kept],
         weights=source.weights[kept],
         groupings=tuple(grouping.take(kept) for grouping in source.groupings),
     )
@@ -165,7 +165,7 @@ def test_groups_by_the_curvature_alone(crossed):
     twin = dense_twin(source)
     C, bread = twin.X, full_covariance(known, state, twin)[:3]
     f, v = C @ state.coefficients.mean, np.einsum("ij,jk,ik->i", C, twin_covariance(known, state, twin), C)
-    scores = HINGE.slopes(f, v, source.signs, source.weights)[1][:, None] * C
+    scores = HINGE.slopes(f, v, source.y, source.weights)[1][:, None] * C
     sums = np.array([scores[g == j].sum(axis=0) for j in range(60)])
     by_hand = (apart := sums[:, : source.n_core] @ bread[:, : source.n_core].T) - apart.mean(axis=0)
     np.testing.assert_allclose(found, by_hand.T @ by_hand * 60 / 59, rtol=1e-4, atol=1e-6)
@@ -178,7 +178,7 @@ def full_covariance(spec, state, twin):
     """(H + Λ)⁻¹ with the groups' columns written out."""
     C = twin.X
     f, v = C @ state.coefficients.mean, np.einsum("ij,jk,ik->i", C, twin_covariance(spec, state, twin), C)
-    H = -HINGE.derivatives(f, v, twin.signs, twin.weights).ff
+    H = -HINGE.derivatives(f, v, twin.y, twin.weights).ff
     return np.linalg.inv(C.T @ (H[:, None] * C) + np.diag(spec.precision(state).diagonal))
 
 

@@ -202,7 +202,7 @@ class TestParts:
         normal = JointNormal(rng.normal(size=4), root @ root.T)
         x = rng.normal(size=(3, 4))
         seen = np.where([[False, False, True, True], [False, True, False, True], [True, True, False, False]], np.nan, x)
-        found = {int(one.rows[0]): one for one in normal.given(seen, np.isnan(seen), 2)}
+        found = {int(one.rows[0]): one for one in normal.conditionals(seen, np.isnan(seen), 2)}
         assert set(found) == {0, 1}
         joint = multivariate_normal(normal.mean, normal.covariance).logpdf(x[0])
         known = multivariate_normal(normal.mean[:2], normal.covariance[:2, :2]).logpdf(x[0, :2])
@@ -219,10 +219,10 @@ class TestParts:
         )
         rng, counts = np.random.default_rng(0), np.zeros(5)
         for turn in range(4000):
-            chosen = candidates.of_draw(turn % 4, rng)
+            chosen = candidates.in_completed_table(turn % 4, rng)
             assert chosen[0]
             assert chosen[1:].sum() == 1
             counts += chosen
         np.testing.assert_allclose(counts[1:] / 4000, shares, atol=0.03)
-        often = sum(candidates.of_draw(0, rng)[1] for _ in range(400))
+        often = sum(candidates.in_completed_table(0, rng)[1] for _ in range(400))
         assert often == 400  # a share of more than a quarter keeps its own table

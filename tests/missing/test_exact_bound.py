@@ -8,7 +8,7 @@ import pytest
 
 from incomplete_models import PAPER, correlated, incomplete_model
 from vbsvm import VBSVC, GaussianImputation, Model, NotAtRandom, Shift, Variational, VBLogistic, load
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.missing import updates
 from vbsvm.missing.distributions import KnownInputs
 from vbsvm.missing.updates import fixed_stats
@@ -16,7 +16,7 @@ from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.likelihoods.hinge import EXACT_HINGE
 from vbsvm.model.likelihoods.logistic import EXACT_LOGISTIC
 from vbsvm.model.row_pass import CompleteRows, RowPass
-from vbsvm.model.sweep import held_row_term, pass_rows
+from vbsvm.model.sweep import pass_rows, row_term_fixed_weights
 
 EXACT = Variational(bound="exact")
 PAPERS = Variational(bound="paper")
@@ -33,18 +33,18 @@ def fitted_state(n=60, d=3, seed=0, share=0.3, **settings):
 
 def at(state, mean, covariance):
     root = np.linalg.inv(np.linalg.cholesky(np.linalg.inv(covariance))).T
-    return state.moved(DenseGaussian(mean, root))
+    return state.with_coefficients(DenseGaussian(mean, root))
 
 
 def incomplete_parts(source):
     parts = []
-    source.total(lambda part: 0 if isinstance(part, CompleteRows) else parts.append(part.rows) or 0)
+    source.sum_parts(lambda part: 0 if isinstance(part, CompleteRows) else parts.append(part.rows) or 0)
     return parts
 
 
 def with_inputs(spec, source, state):
     """Row term and that of the inputs together: the expected log likelihoods, and what the coefficients don't move."""
-    stats = pass_rows(spec, state, source, expect)
+    stats = pass_rows(spec, state, source, mean_field)
     return stats.row_bound + sum(spec.missing.bound(state.missing, stats.missing).values())
 
 
@@ -57,8 +57,8 @@ class TestRowTerm:
     def errors(spec, source, state):
         """Largest difference to central differences, with coefficients in units of their standard deviations."""
         mean, covariance = state.coefficients.mean, state.coefficients.covariance
-        stats, root = pass_rows(spec, state, source, expect), np.linalg.cholesky(covariance)
-        assert held_row_term(state, stats) == pytest.approx(stats.row_bound, rel=1e-10)
+        stats, root = pass_rows(spec, state, source, mean_field), np.linalg.cholesky(covariance)
+        assert row_term_fixed_weights(state, stats) == pytest.approx(stats.row_bound, rel=1e-10)
 
         def change(direction, spread):
             step = 1e-3
@@ -84,7 +84,7 @@ class TestRowTerm:
         state = replace(
             state, missing=replace(state.missing, inputs=KnownInputs(inputs.coefficients, 1e14 * np.eye(n_variables)))
         )
-        row_pass = RowPass(EXACT_HINGE, state.coefficients, expect, True, state.missing)
+        row_pass = RowPass(EXACT_HINGE, state.coefficients, mean_field, True, state.missing)
         (rows,) = incomplete_parts(source)
         found = fixed_stats(rows, state.coefficients, EXACT_HINGE, state.missing.inputs)
         filled = rows.filled(np.where(rows.missing, rows.regressors @ inputs.coefficients, 0.0))
@@ -103,12 +103,12 @@ class TestFixedRows:
         assert self.off_brute_force(likelihood) < 0.15
 
     def test_a_variance_that_leaves_the_spread_of_coefficients_out_is_seen(self, monkeypatch):
-        right = updates.Cells.of
+        right = updates.Cells.from_group
 
         def wrong(group, effects, precision):
             return right(group, replace(effects, covariance=0 * effects.covariance), precision)
 
-        monkeypatch.setattr(updates.Cells, "of", wrong)
+        monkeypatch.setattr(updates.Cells, "from_group", wrong)
         assert self.off_brute_force(EXACT_HINGE) > 0.25
 
     @staticmethod
@@ -135,7 +135,7 @@ class TestFixedRows:
                     known[rows.inputs.variables[variables]] = 0.0
                     b = theta[:, rows.inputs.variables[variables]]
                     scores = theta @ known + np.einsum("nk,nk->n", b, values)
-                    total += likelihood.at_point(rows.signs[row] * scores).mean()
+                    total += likelihood.log_likelihood(rows.y[row] * scores).mean()
             brute.append(total)
         return np.abs(np.diff(found) / np.diff(brute) - 1.0).max()
 

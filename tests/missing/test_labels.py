@@ -17,7 +17,7 @@ from vbsvm.inference import variational
 from vbsvm.inference.leave_one_out import row_influence
 from vbsvm.missing import labelled_inputs
 from vbsvm.missing.distributions import InputSums, Regressors
-from vbsvm.missing.labelled_inputs import EXPLAINED, LABEL_ROWS, LabelledInputs, _Labels
+from vbsvm.missing.labelled_inputs import EXPLAINED, LABEL_ROWS, LabelledInputs, _LabelRegression
 
 TIGHT = Variational(tol=1e-12)
 PAPERS = Variational(tol=1e-12, bound="paper")
@@ -267,7 +267,7 @@ class TestStrength:
         r = rng.normal(size=n)
         e = 0.6 * r + rng.normal(size=n)
         rr, re, ee = r @ r, r @ e, LABEL_ROWS + e @ e
-        found = _Labels.of(np.array([[rr, re], [re, ee]]), np.sqrt([rr]), n - 1).probabilities
+        found = _LabelRegression.fit(np.array([[rr, re], [re, ee]]), np.sqrt([rr]), n - 1).probabilities
 
         def given_log_variance(log_s, strength):
             """Of B alone: normal with precision rr (1 + strength)/s, whose integral is known."""
@@ -318,7 +318,7 @@ class TestStrength:
         z = np.where(d + x[:, 1] + rng.logistic(size=n) > 0, 1.0, -1.0)
         every = np.column_stack([x, z])
         sums = InputSums((every.T @ d)[:, None], np.array([[d @ d]]), n, Regressors(every.T @ every))
-        law = LabelledInputs.of(sums, 2, 0.01, 2.0)
+        law = LabelledInputs.from_sums(sums, 2, 0.01, 2.0)
         drawn = np.array([law.draw(rng).coefficients[:, 0] for _ in range(4000)])
         expected = np.linalg.solve(every.T @ every, every.T @ d)
         noise = np.square(d - every @ expected).sum() / (n - 3)

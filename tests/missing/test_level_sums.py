@@ -21,7 +21,7 @@ def rows(n=200, p=3, n_levels=3, seed=0, apart=1.0):
 
 
 def sums(x, labels, levels, weights, shape=(2, 3)):
-    return LevelSums.of(x, labels, levels, weights, shape)
+    return LevelSums.from_rows(x, labels, levels, weights, shape)
 
 
 def assert_same(one, other, **near):
@@ -58,7 +58,7 @@ def test_the_law_is_bayes_rule_for_normal_inputs():
             for one, label in zip(x, labels, strict=True)
         ]
     )
-    np.testing.assert_allclose(conditional.log_chances(x, labels), log_softmax(densities, axis=1), atol=1e-9)
+    np.testing.assert_allclose(conditional.log_prob(x, labels), log_softmax(densities, axis=1), atol=1e-9)
 
 
 def test_an_input_that_is_not_known_has_no_say():
@@ -71,11 +71,9 @@ def test_an_input_that_is_not_known_has_no_say():
         conditional.effects[:, kept],
         conditional.covariance[np.ix_(kept, kept)],
     )
+    np.testing.assert_allclose(conditional.log_prob(x, labels)[5:], known.log_prob(x[:, kept], labels)[5:], atol=1e-12)
     np.testing.assert_allclose(
-        conditional.log_chances(x, labels)[5:], known.log_chances(x[:, kept], labels)[5:], atol=1e-12
-    )
-    np.testing.assert_allclose(
-        conditional.log_chances(x, labels)[:5], sums(*rows()).conditional().log_chances(*rows()[:2])[:5]
+        conditional.log_prob(x, labels)[:5], sums(*rows()).conditional().log_prob(*rows()[:2])[:5]
     )
 
 
@@ -92,7 +90,7 @@ def test_levels_that_do_not_differ_have_their_shares():
     for seed in range(10):
         x, labels, levels, _ = rows(150, 20, seed=seed, apart=0.0)
         conditional = sums(x, labels, levels, np.ones(150)).conditional()
-        moved.append(np.abs(conditional.log_chances(x, labels) - conditional.log_proportions[labels]).mean())
+        moved.append(np.abs(conditional.log_prob(x, labels) - conditional.log_proportions[labels]).mean())
     assert np.mean(moved) < 0.15
 
 
@@ -101,7 +99,7 @@ def test_few_rows_constant_columns_and_levels_that_are_never_known(n):
     x, labels, levels, _ = rows(n)
     x[:, 1] = 7.0
     conditional = sums(x, labels, np.minimum(levels, 1), np.ones(n)).conditional()
-    chances = conditional.log_chances(x, labels)
+    chances = conditional.log_prob(x, labels)
     assert np.isfinite(chances).all()
     np.testing.assert_allclose(np.exp(chances).sum(axis=1), 1.0)
 
@@ -154,7 +152,7 @@ def test_predictions_average_over_levels_that_the_other_inputs_suggest():
     fit = Model("y ~ x + z + arm", data).fit()
     new = pd.DataFrame({"x": [-2.0, 2.0], "z": [0.0, 0.0], "arm": [None, None]})
     chances = np.exp(
-        fit.spec.missing.levels.given.without_labels[0].log_chances(
+        fit.spec.missing.levels.given.without_labels[0].log_prob(
             (new[["x", "z"]].to_numpy() - fit.plan.recipe.centre[:2]) / fit.plan.recipe.scale[:2],
             np.zeros(2, dtype=int),
         )

@@ -26,7 +26,7 @@ from vbsvm import (
     Variational,
     plots,
 )
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.datasets import load_acath
 from vbsvm.design.scaling import Recipe
 from vbsvm.missing import updates
@@ -39,7 +39,7 @@ from vbsvm.model.likelihoods.hinge import EXACT_HINGE, HINGE
 from vbsvm.model.likelihoods.logistic import LOGISTIC
 from vbsvm.model.row_pass import CompleteRows
 from vbsvm.model.spec import Block, Spec
-from vbsvm.model.sweep import elbo, held_row_term
+from vbsvm.model.sweep import elbo, row_term_fixed_weights
 from vbsvm.results.calibration import log_odds
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import Grouping, MissingInputs
@@ -154,24 +154,24 @@ def problems(draw):
 def rises_of_single_updates(spec, source, n_sweeps=4):
     """Rise of the bound by each update of some sweeps, the others held; that of the rows included."""
     state, rises = spec.start(), []
-    state, _ = sweep.sweep(spec, state, source, expect)
+    state, _ = sweep.sweep(spec, state, source, mean_field)
     for _ in range(n_sweeps):
-        stats = sweep.pass_rows(spec, state, source, expect)
+        stats = sweep.pass_rows(spec, state, source, mean_field)
 
         def total(state, stats=stats):
-            return elbo(spec, state, held_row_term(state, stats), stats.missing)
+            return elbo(spec, state, row_term_fixed_weights(state, stats), stats.missing)
 
         before = total(state)
         assert elbo(spec, state, stats.row_bound, stats.missing) == pytest.approx(before, rel=1e-9, abs=1e-9)
         for update in (
-            lambda state, stats: sweep.update_coefficients(spec, state, stats, expect),
-            lambda state, stats: sweep.update_priors(spec, state, expect),
-            lambda state, stats: sweep.update_missing(spec, state, stats, expect),
+            lambda state, stats: sweep.update_coefficients(spec, state, stats, mean_field),
+            lambda state, stats: sweep.update_priors(spec, state, mean_field),
+            lambda state, stats: sweep.update_missing(spec, state, stats, mean_field),
         ):
             state = update(state, stats)
             rises.append((total(state) - before) / (1 + abs(before)))
             before = total(state)
-        fresh = sweep.pass_rows(spec, state, source, expect)
+        fresh = sweep.pass_rows(spec, state, source, mean_field)
         rises.append((elbo(spec, state, fresh.row_bound, fresh.missing) - before) / (1 + abs(before)))
     return np.array(rises)
 
@@ -195,9 +195,9 @@ def test_a_planted_mistake_is_seen_by_that_test(mistake, monkeypatch):
         right_update = InputModel._update_regression
         wrong = {"linear": 0.9} if mistake == "regression" else {"squares": 0.9}
 
-        def update(self, sums, resolve):
+        def update(self, sums, mode):
             changed = {name: factor * getattr(sums, name) for name, factor in wrong.items()}
-            return right_update(self, replace(sums, **changed), resolve)
+            return right_update(self, replace(sums, **changed), mode)
 
         monkeypatch.setattr(InputModel, "_update_regression", update)
     assert rises_of_single_updates(*problem, n_sweeps=30).min() < -1e-9
@@ -254,7 +254,7 @@ class TestRows:
         spec, source = incomplete_model(X, y, joint=False)
         clf = VBSVC(inference=TIGHT).fit(X, y)
         assert clf.fit_[0].spec.missing is None
-        may_be_missing = Inputs.of([3], [1, 2])  # a column that might have had some
+        may_be_missing = Inputs.from_lists([3], [1, 2])  # a column that might have had some
         spec = replace(spec, missing=MissingModel(InputModel(PAPER, may_be_missing, 3)))
         nothing = np.empty((50, 0))
         source = replace(source, missing_inputs=MissingInputs(may_be_missing, nothing, np.zeros(1), nothing))
@@ -289,7 +289,7 @@ class TestStructure:
         # Effects: two: intercepts (3 levels); one: intercept and slope of the last column (5 levels).
         own = Block("two", (slice(4, 7),), Ridge())
         slopes = Block("one", (slice(7, 17),), Ridge())
-        inputs = Inputs.of([2, 3], [1])
+        inputs = Inputs.from_lists([2, 3], [1])
         distribution = InputModel(PAPER, inputs, 3)
         arrow = Memory(
             X, y, np.ones(n), Recipe(np.zeros(3), np.ones(3), True),
@@ -304,20 +304,20 @@ class TestStructure:
         written[:, 1::2] = np.where((level == 0), 0.0, written[:, 1::2])
         dense_X = np.column_stack([X, np.eye(3)[two], written])
         links = [6 + 2 * g + 1 for g in range(5)]
-        opened = Inputs.of([2, 3], [1], [1 + column for column in links], [1] * 5)
+        opened = Inputs.from_lists([2, 3], [1], [1 + column for column in links], [1] * 5)
         incomplete = MissingInputs(opened, level.copy(), np.zeros(2), np.empty((n, 0)))
         dense = Memory(dense_X, y, np.ones(n), Recipe(np.zeros(16), np.ones(16), True), missing_inputs=incomplete)
         twin = Spec((*fixed, own, slopes), MissingModel(InputModel(PAPER, opened, 3)))
         one_state, other_state = spec.start(), twin.start()
         for _ in range(6):
-            one_state, one_stats = sweep.sweep(spec, one_state, arrow, expect)
-            other_state, other_stats = sweep.sweep(twin, other_state, dense, expect)
+            one_state, one_stats = sweep.sweep(spec, one_state, arrow, mean_field)
+            other_state, other_stats = sweep.sweep(twin, other_state, dense, mean_field)
             assert one_stats.row_bound == pytest.approx(other_stats.row_bound, rel=1e-10)
             np.testing.assert_allclose(one_state.coefficients.mean, other_state.coefficients.mean, rtol=1e-8, atol=1e-9)
             ours, theirs = one_state.missing.inputs.coefficients, other_state.missing.inputs.coefficients
             np.testing.assert_allclose(ours, theirs, atol=1e-9)
-        one_curved = sweep.pass_rows(spec, one_state, arrow, expect, with_curvature=True).curvature
-        other_curved = sweep.pass_rows(twin, other_state, dense, expect, with_curvature=True).curvature
+        one_curved = sweep.pass_rows(spec, one_state, arrow, mean_field, with_curvature=True).curvature
+        other_curved = sweep.pass_rows(twin, other_state, dense, mean_field, with_curvature=True).curvature
         v = np.random.default_rng(0).normal(size=17)
         np.testing.assert_allclose(one_curved.times(v), other_curved.times(v), rtol=1e-8)
         if not gated:
@@ -326,7 +326,7 @@ class TestStructure:
                     replace(model, likelihood=EXACT_HINGE),
                     state,
                     replace(source, missing_inputs=replace(source.missing_inputs, adapt=False)),
-                    expect,
+                    mean_field,
                 )
                 for model, state, source in ((spec, one_state, arrow), (twin, other_state, dense))
             )
@@ -339,14 +339,14 @@ class TestStructure:
         X, y = correlated(40, 2, seed=1)
         spec, source = incomplete_model(X, y)
         state, parts = Variational(tol=1e-3).run(spec, source).state, []
-        source.total(lambda part: 0 if isinstance(part, CompleteRows) else parts.append(part.rows) or 0)
+        source.sum_parts(lambda part: 0 if isinstance(part, CompleteRows) else parts.append(part.rows) or 0)
         (rows,) = parts
         at_random = KnownInputs(state.missing.inputs.coefficients, state.missing.inputs.precision)
         probit = ProbitDistribution.start(np.arange(2), rows.inputs.variables)
         ours, theirs = (
             np.mean(
                 [
-                    updates.RowDistributions(rows, state.coefficients.message(None), HINGE, distribution)
+                    updates.RowDistributions(rows, state.coefficients.effective(None), HINGE, distribution)
                     .draw(np.random.default_rng(k))
                     .values
                     for k in range(2000)
@@ -361,12 +361,12 @@ class TestStructure:
         X, y = correlated(30, 2, seed=2)
         spec, source = incomplete_model(X, y)
         state = Variational(tol=1e-3).run(spec, source).state
-        stats = sweep.pass_rows(spec, state, source, expect, with_curvature=True)
+        stats = sweep.pass_rows(spec, state, source, mean_field, with_curvature=True)
         v = np.array([0.3, -0.5, 0.8])
 
         def gradient(step):
-            moved = replace(state, coefficients=state.coefficients.at(state.coefficients.mean + step * v))
-            found = sweep.pass_rows(spec, moved, source, expect)
+            moved = replace(state, coefficients=state.coefficients.with_mean(state.coefficients.mean + step * v))
+            found = sweep.pass_rows(spec, moved, source, mean_field)
             return found.cross - found.gram.matrix @ moved.coefficients.mean
 
         change = -(gradient(1e-5) - gradient(-1e-5)) / 2e-5
@@ -908,7 +908,7 @@ class TestCategories:
         model = Model("y ~ arm + sex", arms.assign(x=0.0), {"fixed": Ridge()}, imputation=PAPER, likelihood="hinge")
         fit = model.fit()
         state, spec = fit.outcome.state, model.spec
-        stats = sweep.pass_rows(spec, state, model._task.source, expect)
+        stats = sweep.pass_rows(spec, state, model._task.source, mean_field)
         distribution, levels, categories = state.coefficients, state.missing.levels, model._task.reader.categories
         total, counts = 0.0, np.zeros(3)
         recipe = fit.plan.recipe
@@ -988,7 +988,7 @@ class TestCategories:
         assert fit.converged
         candidates = model._task.source.candidates
         assert 200 < (candidates.row == 3).sum() <= 256
-        chances = candidates.softmax(candidates.log_chances(fit.outcome.state.missing.levels.logs))[candidates.row == 3]
+        chances = candidates.softmax(candidates.log_prob(fit.outcome.state.missing.levels.logs))[candidates.row == 3]
         shares = np.bincount(candidates.levels[candidates.row == 3, 0], chances, minlength=4)
         np.testing.assert_allclose(shares, [0.4, 0.3, 0.2, 0.1], atol=0.12)
         every = hidden.drop(columns="y").tail(1).assign(**dict.fromkeys(lost))

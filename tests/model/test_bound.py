@@ -13,13 +13,13 @@ from models import random_state, rises_of_single_updates, source_of, spec_of, vi
 from reference import Quadrature, algorithm_2, log_evidence_1d, paper_bound_2, simulate
 from vbsvm import HalfT, Normal, Ridge, Variational
 from vbsvm.base.distributions import InverseGamma, Latent
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.model import sweep
 from vbsvm.model.layouts.dense import DenseGaussian, DenseGram
 from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.likelihoods.logistic import LOGISTIC
 from vbsvm.model.spec import State
-from vbsvm.model.sweep import elbo_terms, held_row_term
+from vbsvm.model.sweep import elbo_terms, row_term_fixed_weights
 
 
 @st.composite
@@ -55,7 +55,7 @@ def test_a_planted_mistake_is_seen_by_that_test(mistake, monkeypatch):
     if mistake == "cross":
         monkeypatch.setattr(DenseGram, "conditional", lambda G, r, L, right=DenseGram.conditional: right(G, 0.9 * r, L))
     elif mistake == "rate":
-        monkeypatch.setattr(Ridge, "conditional", lambda self, q: InverseGamma(3.5, self.rate + 0.55 * q.total))
+        monkeypatch.setattr(Ridge, "conditional", lambda self, q: InverseGamma(3.5, self.rate + 0.55 * q.square_norm))
     else:
         monkeypatch.setattr(Latent, "weight", property(lambda latent: latent.s * latent.root**-1.1))
     assert rises_of_single_updates(spec, source, optimum).min() < -1e-9
@@ -65,7 +65,7 @@ def test_the_bound_without_a_pass_is_the_bound_of_the_pass_at_the_same_state():
     X, y = simulate(60, 4, seed=2)
     spec, source = spec_of(4), source_of(X, y, np.random.default_rng(0).gamma(1.0, size=60))
     at = visit(spec, random_state(spec, np.random.default_rng(3)), source)
-    assert held_row_term(at.state, at.stats) == pytest.approx(at.stats.row_bound, rel=1e-12)
+    assert row_term_fixed_weights(at.state, at.stats) == pytest.approx(at.stats.row_bound, rel=1e-12)
 
 
 def test_the_bound_is_the_papers_formula_along_the_papers_sweeps():
@@ -78,7 +78,7 @@ def test_the_bound_is_the_papers_formula_along_the_papers_sweeps():
 def test_the_papers_formula_also_holds_off_its_path_when_the_penalty_is_fresh():
     X, y = simulate(50, 3, seed=4)
     spec, source = spec_of(3), source_of(X, y)
-    state = sweep.update_priors(spec, random_state(spec, np.random.default_rng(5)), expect)
+    state = sweep.update_priors(spec, random_state(spec, np.random.default_rng(5)), mean_field)
     distribution, C = state.coefficients, np.column_stack([np.ones(50), X])
     chi = (1 - y * (C @ distribution.mean)) ** 2 + np.einsum("ij,jk,ik->i", C, distribution.covariance, C)
     expected = paper_bound_2(

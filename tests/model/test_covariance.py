@@ -11,7 +11,7 @@ from grouped_models import grouped_problems
 from models import rises_of_single_updates
 from vbsvm import Covariance, InverseWishart
 from vbsvm.base import distributions
-from vbsvm.base.reading import Draw, expect
+from vbsvm.base.update_mode import Draw, mean_field
 from vbsvm.model import sweep
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.priors.base import Moments
@@ -22,7 +22,7 @@ from vbsvm.model.priors.covariance import HuangWandDistribution
 @given(grouped_problems())
 def test_every_single_update_raises_the_bound(problem):
     spec, source = problem
-    state, _ = sweep.sweep(spec, spec.start(), source, expect)
+    state, _ = sweep.sweep(spec, spec.start(), source, mean_field)
     # Rounding of sums of up to 60 rows whose terms are of the size of the bound.
     assert rises_of_single_updates(spec, source, state).min() > -1e-11
 
@@ -50,7 +50,7 @@ def test_the_bound_is_its_monte_carlo_estimate_at_distributions_that_are_not_fre
     u, rng = moments.distribution.mean.reshape(30, 3), np.random.default_rng(1)
     distribution = prior.start(3, 90)
     for _ in range(2):
-        distribution = prior.update(distribution, moments, expect)
+        distribution = prior.update(distribution, moments, mean_field)
     distribution = distribution.unpack(np.array(distribution.pack()) + 0.1 * rng.normal(size=len(distribution.pack())))
     matrix = distribution.covariance if isinstance(distribution, HuangWandDistribution) else distribution
     Sigmas = stats.invwishart.rvs(matrix.degrees, matrix.scale, size=4000, random_state=rng)
@@ -67,7 +67,7 @@ def test_the_bound_is_its_monte_carlo_estimate_at_distributions_that_are_not_fre
 
 
 def test_the_update_is_the_conditional_of_the_inverse_wishart(moments):
-    distribution = InverseWishart(0.5, nu=6.0).update(None, moments, expect)
+    distribution = InverseWishart(0.5, nu=6.0).update(None, moments, mean_field)
     u = moments.distribution.mean.reshape(30, 3)
     np.testing.assert_allclose(distribution.scale, 0.5 * np.eye(3) + u.T @ u)
     assert distribution.degrees == 36
@@ -93,7 +93,7 @@ def test_a_gibbs_update_draws_the_covariance_then_the_auxiliary_scales(moments):
     drawn = prior.update(prior.start(3, 90), moments, Draw(0, 0, 0))
     assert isinstance(drawn.covariance, distributions.MatrixPoint)
     assert all(isinstance(a, distributions.Point) for a in drawn.auxiliary)
-    assert prior.update(drawn, moments, expect).covariance.scale[0, 1] == pytest.approx(moments.outer[0, 1])
+    assert prior.update(drawn, moments, mean_field).covariance.scale[0, 1] == pytest.approx(moments.outer[0, 1])
 
 
 @pytest.mark.parametrize(

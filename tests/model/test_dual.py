@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from models import spec_of
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.design.scaling import Recipe
 from vbsvm.model.interfaces import Precision
 from vbsvm.model.layouts import dual_parts
@@ -36,10 +36,10 @@ def test_moments_of_rows_and_sums_of_squares_are_those_of_the_dense_layout(sprea
     precision = Precision(np.r_[1e-8, np.exp(spread * rng.normal(size=D))])
     found = wide.gram(weights).conditional(wide.cross(u), precision)
     expected = dense.gram(weights).conditional(dense.cross(u), precision)
-    assert (found.parts.common is None) == bool(spread)
+    assert (found.parts.common_variance is None) == bool(spread)
     size = np.sqrt(expected.variances)
     np.testing.assert_allclose(found.mean, expected.mean, atol=1e-7 * size.max())
-    (f, v), (g, c) = found.message(None).row_moments(wide), expected.row_moments(dense)
+    (f, v), (g, c) = found.effective(None).row_moments(wide), expected.row_moments(dense)
     np.testing.assert_allclose(f, g, atol=1e-7 * np.sqrt(c).max())
     np.testing.assert_allclose(v, c, rtol=1e-6)
     for columns in (slice(0, 1), slice(1, D + 1), slice(0, D + 1), slice(3, 9)):
@@ -54,7 +54,7 @@ def test_other_rows_than_its_own_are_scored_from_written_parts():
     expected = dense.gram(np.ones(N)).conditional(dense.cross(np.ones(N)), precision)
     new = np.column_stack([np.ones(7), np.random.default_rng(5).normal(size=(7, D))])
     blank = DenseRows(0, DenseMatrix(new), np.ones(7), np.ones(7))
-    for one, other in zip(found.message(None).row_moments(blank), expected.row_moments(blank), strict=True):
+    for one, other in zip(found.effective(None).row_moments(blank), expected.row_moments(blank), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-8)
 
 
@@ -65,8 +65,8 @@ def test_products_of_rows_are_formed_once_and_go_with_the_rows():
     spec, before = spec_of(D), len(dual_parts._products)
     state = spec.start()
     for _ in range(4):
-        state = sweep(spec, state, source, expect)[0]
-        assert state.coefficients.parts.common is not None
+        state = sweep(spec, state, source, mean_field)[0]
+        assert state.coefficients.parts.common_variance is not None
     assert len(dual_parts._products) == before + 1
     del source, state
     gc.collect()

@@ -11,7 +11,7 @@ from models import random_state, source_of, spec_of
 from reference import simulate
 from shown import by_mean_field
 from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, Normal, Ridge, Variational, load
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.design.scaling import Recipe
 from vbsvm.inference import solvers
 from vbsvm.inference.loop import optimize
@@ -19,7 +19,7 @@ from vbsvm.inference.profiled import ProfiledNewton
 from vbsvm.model.interfaces import Precision
 from vbsvm.model.likelihoods.hinge import EXACT_HINGE, ExactHinge
 from vbsvm.model.spec import Block, Spec
-from vbsvm.model.sweep import elbo, held_row_term, pass_rows
+from vbsvm.model.sweep import elbo, pass_rows, row_term_fixed_weights
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import Grouping
 
@@ -43,15 +43,17 @@ class TestTerms:
         loss, _ = integrate.quad(
             lambda z: max(0.0, 1 - y * (f + np.sqrt(v) * z)) * stats.norm.pdf(z), -12, 12, points=[(y - f) / np.sqrt(v)]
         )
-        found = EXACT_HINGE.terms(*map(np.atleast_1d, map(float, (f, v, y, s))), expect)
+        found = EXACT_HINGE.terms(*map(np.atleast_1d, map(float, (f, v, y, s))), mean_field)
         np.testing.assert_allclose(found.value, -2 * loss, rtol=1e-7, atol=1e-12)
 
     def test_u_w_and_the_curvature_are_its_derivatives(self, f, v, y, s):
         def value(f, v):
-            return s * EXACT_HINGE.terms(np.array([f]), np.array([v]), np.array([y]), np.array([s]), expect).value[0]
+            return (
+                s * EXACT_HINGE.terms(np.array([f]), np.array([v]), np.array([y]), np.array([s]), mean_field).value[0]
+            )
 
         e = 1e-5 * np.sqrt(v)
-        found = EXACT_HINGE.terms(np.array([f]), np.array([v]), np.array([float(y)]), np.array([float(s)]), expect)
+        found = EXACT_HINGE.terms(np.array([f]), np.array([v]), np.array([float(y)]), np.array([float(s)]), mean_field)
         by_v = (value(f, v + e * v) - value(f, v - e * v)) / (2 * e * v)
         by_f = (value(f + e, v) - value(f - e, v)) / (2 * e)
         by_ff = (value(f + 100 * e, v) - 2 * value(f, v) + value(f - 100 * e, v)) / (100 * e) ** 2
@@ -67,10 +69,10 @@ def test_it_is_the_tighter_bound_at_any_state():
     exact = replace(spec, likelihood=EXACT_HINGE)
     for seed in range(5):
         state = random_state(spec, np.random.default_rng(seed))
-        ours, papers = (pass_rows(one, state, source, expect) for one in (exact, spec))
+        ours, papers = (pass_rows(one, state, source, mean_field) for one in (exact, spec))
         assert ours.row_bound > papers.row_bound
         # With its own weights held, the row term is that of the pass at the same state.
-        assert held_row_term(state, ours) == pytest.approx(ours.row_bound, rel=1e-10)
+        assert row_term_fixed_weights(state, ours) == pytest.approx(ours.row_bound, rel=1e-10)
 
 
 TASKS = {
@@ -108,16 +110,16 @@ def test_it_ends_at_the_same_place_wherever_it_begins(name, early, monkeypatch):
     assert found.ending.name == "CONVERGED"
     assert found.bounds[-1] == pytest.approx(wanted.bounds[-1], abs=2e-5)
     assert found.bounds[-1] > elbo(
-        spec, paper, pass_rows(spec, paper, task.source, expect).row_bound
+        spec, paper, pass_rows(spec, paper, task.source, mean_field).row_bound
     )  # the paper's own optimum is another place
 
 
 def test_its_curvature_is_its_gram_and_formed_once():
     task = TASKS["groups"]()
     state = Variational(bound="paper").run(task.spec, task.source).state
-    exact = pass_rows(replace(task.spec, likelihood=EXACT_HINGE), state, task.source, expect, with_curvature=True)
+    exact = pass_rows(replace(task.spec, likelihood=EXACT_HINGE), state, task.source, mean_field, with_curvature=True)
     assert exact.curvature is exact.gram
-    paper = pass_rows(task.spec, state, task.source, expect, with_curvature=True)
+    paper = pass_rows(task.spec, state, task.source, mean_field, with_curvature=True)
     assert not np.allclose(paper.curvature.corner, paper.gram.corner)
 
 
@@ -127,7 +129,7 @@ def test_it_ends_where_no_single_update_rises(name):
     task = TASKS[name]()
     spec = replace(task.spec, likelihood=EXACT_HINGE)
     outcome = TIGHT.run(task.spec, task.source)
-    stats = pass_rows(spec, outcome.state, task.source, expect)
+    stats = pass_rows(spec, outcome.state, task.source, mean_field)
     distribution = stats.gram.conditional(stats.cross, spec.precision(outcome.state))
     at = outcome.state.coefficients
     np.testing.assert_allclose(distribution.mean, at.mean, atol=2e-4 * np.sqrt(at.variances).max())
@@ -135,8 +137,8 @@ def test_it_ends_where_no_single_update_rises(name):
     rng = np.random.default_rng(0)
     for _ in range(5):
         step = 0.1 * np.sqrt(at.variances) * rng.normal(size=len(at.mean))
-        moved = replace(outcome.state, coefficients=at.at(at.mean + step))
-        row_bound = pass_rows(spec, moved, task.source, expect).row_bound
+        moved = replace(outcome.state, coefficients=at.with_mean(at.mean + step))
+        row_bound = pass_rows(spec, moved, task.source, mean_field).row_bound
         assert elbo(spec, moved, row_bound) < outcome.bounds[-1]
 
 

@@ -11,7 +11,7 @@ from models import source_of, spec_of
 from reference import log_evidence_1d
 from vbsvm import HalfT, Variational
 from vbsvm.base.distributions import InverseGamma, Point
-from vbsvm.base.reading import Draw, expect
+from vbsvm.base.update_mode import Draw, mean_field
 from vbsvm.inference.covariance.linear_response import dense_response
 from vbsvm.inference.covariance.map_response import response_of_map
 from vbsvm.model.coefficients import PointDistribution
@@ -40,9 +40,9 @@ def test_the_density_of_log_sd_and_its_derivatives():
 
 
 def test_an_update_leaves_both_distributions_at_rest():
-    found = PRIOR.update(Point(1.0), SIX, expect)
+    found = PRIOR.update(Point(1.0), SIX, mean_field)
     assert isinstance(found, InverseGamma)
-    rate = PRIOR.degrees * PRIOR._auxiliary(found).inverse_mean + 0.5 * SIX.total
+    rate = PRIOR.degrees * PRIOR._auxiliary(found).inverse_mean + 0.5 * SIX.square_norm
     assert found.rate == pytest.approx(rate, rel=1e-10)
     higher, lower = (PRIOR.bound(InverseGamma(found.shape, factor * found.rate), SIX) for factor in (1.05, 0.95))
     assert max(higher, lower) < PRIOR.bound(found, SIX)
@@ -53,7 +53,7 @@ def test_the_bound_of_a_block_is_below_its_log_evidence_and_near_it():
         return 2 * np.exp(log_prior(sd)) / PRIOR.scale * np.exp(stats.norm.logpdf(THETA, scale=sd).sum())
 
     evidence = math.log(integrate.quad(density, 0.0, np.inf)[0])
-    gap = evidence - PRIOR.bound(PRIOR.update(Point(1.0), SIX, expect), SIX)
+    gap = evidence - PRIOR.bound(PRIOR.update(Point(1.0), SIX, mean_field), SIX)
     assert 0 < gap < 0.2
 
 
@@ -79,7 +79,7 @@ def test_the_ratio_of_the_samplers_move():
     def log_density(theta, variance):
         return stats.norm.logpdf(theta, scale=variance**0.5).sum() + log_prior(variance**0.5) - 0.5 * np.log(variance)
 
-    moved, ratio = PRIOR.stretch(Point(0.8), SIX, g)
+    moved, ratio = PRIOR.rescale(Point(0.8), SIX, g)
     assert moved.value == pytest.approx(0.8 * g**2)
     assert ratio == pytest.approx(log_density(g * THETA, g * g * 0.8) - log_density(THETA, 0.8) + (6 + 2) * np.log(g))
 

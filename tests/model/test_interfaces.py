@@ -30,8 +30,8 @@ def test_effects_of_wide_rows_are_those_of_dense_ones():
     rows, dense_rows, w = wide_and_dense()
     precision, columns = Precision(np.r_[1e-8, np.full(14, 0.7)]), np.array([0, 3, 14])
     cross = rows.cross(w)
-    found = rows.gram(w).conditional(cross, precision).message(None).effects(rows, columns)
-    expected = cast(Any, dense_rows.gram(w).conditional(cross, precision).message(None)).effects(dense_rows, columns)
+    found = rows.gram(w).conditional(cross, precision).effective(None).effects(rows, columns)
+    expected = cast(Any, dense_rows.gram(w).conditional(cross, precision).effective(None)).effects(dense_rows, columns)
     for name in ("mean", "with_score", "covariance"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-7, atol=1e-9)
 

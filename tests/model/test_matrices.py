@@ -65,11 +65,11 @@ def test_a_sparse_source_gives_the_dense_fit(prior, weighted, monkeypatch):
     X = rows(2, 200, 8)
     y = np.where(X[:, 0] - X[:, 1] + np.random.default_rng(3).normal(size=200) > 0, 1.0, -1.0)
     s = (np.arange(200) % 4).astype(float) if weighted else np.ones(200)
-    recipe = ColumnSummary.of(X, s).recipe(intercept=True, standardize=True)
+    recipe = ColumnSummary.from_rows(X, s).recipe(intercept=True, standardize=True)
     inputs = Block("inputs", (slice(1, 9),), prior, prior.gate_of([f"x{k}" for k in range(8)]))
     spec, tight = Spec((Block("intercept", (slice(0, 1),), Normal(1e2)), inputs)), Variational(tol=1e-12)
     dense, sparse = (
-        tight.run(spec, one) for one in (Memory(X, y, s, recipe), Sparse.of(sp.csr_array(X), y, s, recipe))
+        tight.run(spec, one) for one in (Memory(X, y, s, recipe), Sparse.from_csr(sp.csr_array(X), y, s, recipe))
     )
     assert sparse.bounds[-1] == pytest.approx(dense.bounds[-1], rel=1e-10)
     np.testing.assert_allclose(sparse.state.coefficients.mean, dense.state.coefficients.mean, atol=1e-6)
@@ -79,5 +79,5 @@ def test_a_sparse_source_gives_the_dense_fit(prior, weighted, monkeypatch):
 def test_second_moments_are_those_of_the_dense_rows():
     X = rows(2, 50, 4)
     recipe, y, s = Recipe(X.mean(axis=0), X.std(axis=0), True), np.ones(50), np.ones(50)
-    dense, sparse = Memory(X, y, s, recipe), Sparse.of(sp.csr_array(X), y, s, recipe)
+    dense, sparse = Memory(X, y, s, recipe), Sparse.from_csr(sp.csr_array(X), y, s, recipe)
     np.testing.assert_allclose(sparse.second_moments(), dense.second_moments(), atol=1e-10)

@@ -19,13 +19,13 @@ from reference import algorithm_3, simulate
 from shown import by_mean_field
 from vbsvm import VBSVC, Beta, Joint, LaplaceZero, Model, Normal, Variational
 from vbsvm.api import validation
-from vbsvm.base.reading import Draw, expect
+from vbsvm.base.update_mode import Draw, mean_field
 from vbsvm.datasets import load_spam
 from vbsvm.model import sweep
 from vbsvm.model.gates import DenseScan, GateMap, Gates
-from vbsvm.model.priors.laplace_zero import Share
+from vbsvm.model.priors.laplace_zero import InclusionRate
 from vbsvm.model.spec import Block, Spec
-from vbsvm.model.sweep import elbo, held_row_term
+from vbsvm.model.sweep import elbo, row_term_fixed_weights
 
 PLAIN = Variational(accelerate=False, tol=1e-10, max_iter=20_000)
 # Inputs that long Gibbs runs hold at 1.
@@ -133,7 +133,7 @@ def gated_problems(draw):
     source = source_of(X, y, s)
     state = spec.start(draw(st.sampled_from([1.0, 0.5, 0.05])))
     for _ in range(draw(st.integers(1, 3))):
-        state, _ = sweep.sweep(spec, state, source, expect)
+        state, _ = sweep.sweep(spec, state, source, mean_field)
     moved = state.packed + 0.3 * rng.normal(size=len(state.packed))
     return spec, source, state.unpack(moved)
 
@@ -145,16 +145,16 @@ def test_every_single_update_raises_the_bound_gates_one_by_one(problem):
     for _ in range(2):
         stats_ = visit(spec, state, source).stats
 
-        def held(state, stats=stats_):
-            return elbo(spec, state, held_row_term(state, stats))
+        def repeat_draws(state, stats=stats_):
+            return elbo(spec, state, row_term_fixed_weights(state, stats))
 
-        steps = [state, sweep.update_coefficients(spec, state, stats_, expect)]
-        before, after = steps[-1].gates, sweep.update_gates(spec, steps[-1], stats_, expect).gates
+        steps = [state, sweep.update_coefficients(spec, state, stats_, mean_field)]
+        before, after = steps[-1].gates, sweep.update_gates(spec, steps[-1], stats_, mean_field).gates
         for j in range(len(before.log_odds)):
             mixed = np.concatenate([after.log_odds[: j + 1], before.log_odds[j + 1 :]])
-            steps.append(replace(steps[1], gates=before.at(mixed)))
-        steps.append(sweep.update_priors(spec, steps[-1], expect))
-        bounds = np.array([held(one) for one in steps])
+            steps.append(replace(steps[1], gates=before.with_log_odds(mixed)))
+        steps.append(sweep.update_priors(spec, steps[-1], mean_field))
+        bounds = np.array([repeat_draws(one) for one in steps])
         state = steps[-1]
         rises = np.append(np.diff(bounds), visit(spec, state, source).bound - bounds[-1])
         assert (rises / (1 + np.abs(bounds))).min() > -1e-11  # rounding of sums of up to 40 rows
@@ -166,15 +166,15 @@ def test_a_planted_mistake_in_the_gates_is_seen(monkeypatch):
     spec, source = gated_spec(4, LaplaceZero(0.5)), source_of(X, y)
     state = PLAIN.run(spec, source).state
     stats_ = visit(spec, state, source).stats
-    right = sweep.update_gates(spec, state, stats_, expect)
-    at = elbo(spec, state, held_row_term(state, stats_))
-    assert elbo(spec, right, held_row_term(right, stats_)) > at - 1e-9
+    right = sweep.update_gates(spec, state, stats_, mean_field)
+    at = elbo(spec, state, row_term_fixed_weights(state, stats_))
+    assert elbo(spec, right, row_term_fixed_weights(right, stats_)) > at - 1e-9
     products = DenseScan.scan
     monkeypatch.setattr(
         DenseScan, "scan", lambda scan, rng=None: products(replace(scan, linear=0.8 * scan.linear), rng)
     )
-    wrong = sweep.update_gates(spec, state, stats_, expect)
-    assert elbo(spec, wrong, held_row_term(wrong, stats_)) < at - 1e-6
+    wrong = sweep.update_gates(spec, state, stats_, mean_field)
+    assert elbo(spec, wrong, row_term_fixed_weights(wrong, stats_)) < at - 1e-6
 
 
 def test_row_variances_and_sums_are_those_of_all_states_of_the_gates():
@@ -182,8 +182,8 @@ def test_row_variances_and_sums_are_those_of_all_states_of_the_gates():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(20, 4)), rng.choice([-1.0, 1.0], size=20)
     spec, source = gated_spec(4, LaplaceZero(0.4, groups=((1, 3),))), source_of(X, y)
-    state, _ = sweep.sweep(spec, spec.start(0.6), source, expect)
-    state = replace(state, gates=state.gates.at(np.array([0.3, -0.7, 1.2])))
+    state, _ = sweep.sweep(spec, spec.start(0.6), source, mean_field)
+    state = replace(state, gates=state.gates.with_log_odds(np.array([0.3, -0.7, 1.2])))
     C, distribution = np.column_stack([np.ones(20), X]), state.coefficients
     moments = np.zeros((2, 20))
     for states in np.ndindex(2, 2, 2):
@@ -194,16 +194,16 @@ def test_row_variances_and_sums_are_those_of_all_states_of_the_gates():
         moments += chance * np.stack([f, f**2 + v])
     (part,) = source._only._parts
     rows = part.rows
-    f, v = distribution.message(state.gates).row_moments(rows)
+    f, v = distribution.effective(state.gates).row_moments(rows)
     np.testing.assert_allclose(f, moments[0])
     np.testing.assert_allclose(v, moments[1] - moments[0] ** 2)
     G = rng.normal(size=(5, 5))
     G = G @ G.T
-    opened = state.gates.open
+    opened = state.gates.by_coefficient
     shares = np.outer(opened, opened)
     shares[np.diag_indices(5)] = opened
     shares[2, 4] = shares[4, 2] = opened[2]
-    np.testing.assert_allclose(state.gates.applied_to(G), G * shares)
+    np.testing.assert_allclose(state.gates.weigh(G), G * shares)
 
 
 def test_reductions():
@@ -266,7 +266,7 @@ class TestGibbs:
 
 def test_an_inferred_share_has_the_right_bound_and_counts():
     prior = LaplaceZero(Beta(2.0, 5.0))
-    inclusion, q, n = np.array([0.9, 0.2, 0.6, 0.01]), Share(3.1, 6.4), 200_000
+    inclusion, q, n = np.array([0.9, 0.2, 0.6, 0.01]), InclusionRate(3.1, 6.4), 200_000
     scale = replace(prior.start(1, 4), share=q)
     rho = stats.beta.rvs(q.a, q.b, size=n, random_state=0)
     values = inclusion.sum() * np.log(rho) + (4 - inclusion.sum()) * np.log1p(-rho)
@@ -295,13 +295,13 @@ def test_gates_beside_groups_equal_dense_ones(problem, seed):
     one = other = spec.start(0.7)
     dense = dense_twin(arrow)
     for _ in range(3):
-        one, _ = sweep.sweep(spec, one, arrow, expect)
-        other, _ = sweep.sweep(spec, other, dense, expect)
+        one, _ = sweep.sweep(spec, one, arrow, mean_field)
+        other, _ = sweep.sweep(spec, other, dense, mean_field)
         np.testing.assert_allclose(one.gates.log_odds, other.gates.log_odds, rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(one.coefficients.mean, other.coefficients.mean, rtol=1e-8, atol=1e-9)
     ours, theirs = visit(spec, one, arrow), visit(spec, other, dense)
     assert ours.bound == pytest.approx(theirs.bound, rel=1e-10)
-    assert held_row_term(one, ours.stats) == pytest.approx(ours.stats.row_bound, rel=1e-9)
+    assert row_term_fixed_weights(one, ours.stats) == pytest.approx(ours.stats.row_bound, rel=1e-9)
 
 
 class TestWide:
@@ -352,8 +352,8 @@ class TestWide:
             one, _ = sweep.sweep(spec, one, source, Draw(1, 0, k))
             other, _ = sweep.sweep(spec, other, replace(source, wide=True), Draw(1, 0, k))
         distribution = one.coefficients
-        dense_stats = sweep.pass_rows(spec, one, source, expect)
-        dual_stats = sweep.pass_rows(spec, one, replace(source, wide=True), expect)
+        dense_stats = sweep.pass_rows(spec, one, source, mean_field)
+        dual_stats = sweep.pass_rows(spec, one, replace(source, wide=True), mean_field)
         odds = spec.prior_log_odds(one)
         ours = (
             dual_stats.gram.scan(dual_stats.cross, distribution, one.gates, odds).draw(np.random.default_rng(0)).result
@@ -384,7 +384,7 @@ class TestJoint:
         spec, source = gated_spec(3, LaplaceZero(0.3, gates=Joint())), source_of(X, y)
         state = spec.start()
         for _ in range(3):
-            state, _ = sweep.sweep(spec, state, source, expect)
+            state, _ = sweep.sweep(spec, state, source, mean_field)
         at, distribution, rng, n = visit(spec, state, source), state.coefficients, np.random.default_rng(0), 400_000
         scale = state.scales[1]
         opened = rng.random((n, 3)) < distribution.inclusion
@@ -433,7 +433,8 @@ class TestEstimator:
         table, fit = clf.summary(0.9), clf.fit_[0]
         state, rng = fit.outcome.state, np.random.default_rng(0)
         moved = replace(
-            fit, outcome=replace(fit.outcome, state=replace(state, gates=state.gates.at(np.linspace(-2, 2, 12))))
+            fit,
+            outcome=replace(fit.outcome, state=replace(state, gates=state.gates.with_log_odds(np.linspace(-2, 2, 12)))),
         )
         table = moved.summary(0.9, covariance="mean-field")
         distribution, scale = state.coefficients, fit.plan.recipe.scale
@@ -531,4 +532,4 @@ class TestFormula:
 def test_a_decided_gate_has_no_entropy():
     gates = Gates(np.array([np.inf, -np.inf, 0.0]), GateMap(np.array([-1, 0, 1, 2]), 3))
     assert gates.entropy == pytest.approx(math.log(2))
-    np.testing.assert_array_equal(gates.open, [1, 1, 0, 0.5])
+    np.testing.assert_array_equal(gates.by_coefficient, [1, 1, 0, 0.5])

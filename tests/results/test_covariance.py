@@ -89,7 +89,7 @@ def test_a_file_has_what_tables_show_and_says_what_it_lacks(mixed, clf, tmp_path
 
 def _rows(clf):
     source = clf.fit_[0]._rows.source
-    return source.X, source.signs
+    return source.X, source.y
 
 
 def test_the_command_line_shows_the_kind_that_is_asked_for(mixed, tmp_path):

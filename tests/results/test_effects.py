@@ -39,7 +39,7 @@ def people(n=300, seed=0, groups=0):
 def with_coefficients(fit, mean):
     """The same fit at other coefficients, its calibration held."""
     calibration = fit._link
-    state = fit.outcome.state.moved(fit.outcome.state.coefficients.at(mean))
+    state = fit.outcome.state.with_coefficients(fit.outcome.state.coefficients.with_mean(mean))
     return replace(fit, outcome=replace(fit.outcome, state=state), calibration=calibration, _rows=None)
 
 

@@ -27,8 +27,8 @@ class WideCoefficients:
     def mean(self):
         return self.inner.mean
 
-    def message(self, gates):
-        return WideMessage(self.inner.message(gates))
+    def effective(self, gates):
+        return WideMessage(self.inner.effective(gates))
 
 
 @dataclass(frozen=True)

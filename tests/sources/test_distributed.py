@@ -13,7 +13,7 @@ from parts import Parts
 from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, Variational
 from vbsvm.missing.categories import LevelCounts
 from vbsvm.sources.cluster import FAN_IN, Cluster
-from vbsvm.sources.distributed import Distributed, HeldPart
+from vbsvm.sources.distributed import Distributed, WorkerPart
 
 pytest.importorskip("distributed")
 
@@ -66,7 +66,7 @@ def cut(source):
             replace(
                 source,
                 X=source.X[where],
-                signs=source.signs[where],
+                y=source.y[where],
                 weights=source.weights[where],
                 groupings=tuple(replace(one, index=one.index[where]) for one in source.groupings),
                 missing_inputs=None if incomplete is None else incomplete.take(where),
@@ -83,8 +83,8 @@ def itself(thing):
 
 def spread_out(client, source):
     """The same rows in workers; each part is a task, so that it can be made again."""
-    cluster, parts = Cluster.of(client), cut(source)
-    return Distributed.of(cluster, [client.submit(itself, part, pure=False) for part in parts], parts[1])
+    cluster, parts = Cluster.from_client(client), cut(source)
+    return Distributed.from_memories(cluster, [client.submit(itself, part, pure=False) for part in parts], parts[1])
 
 
 def same_as_parts(client, source):
@@ -105,8 +105,8 @@ def test_a_killed_worker_costs_time_and_not_a_bit(client, monkeypatch):
     task = columns_of(table(n=90, seed=3))
     whole = TIGHT.run(task.spec, spread_out(client, task.source))
     source, passes = spread_out(client, task.source), []
-    fold = Distributed.fold
-    monkeypatch.setattr(Distributed, "fold", lambda self, row_pass: (passes.append(1), fold(self, row_pass))[1])
+    fold = Distributed.sum_stats
+    monkeypatch.setattr(Distributed, "sum_stats", lambda self, row_pass: (passes.append(1), fold(self, row_pass))[1])
     before = set(client.run(os.getpid).values())
     killing = kill_during(client, passes, after=3)
     found = TIGHT.run(task.spec, source)
@@ -144,7 +144,7 @@ def test_terms_are_added_in_a_tree_of_fixed_shape(client, n):
     expected = list(terms)
     while len(expected) > 1:
         expected = [sum(expected[k + 1 : k + FAN_IN], expected[k]) for k in range(0, len(expected), FAN_IN)]
-    assert Cluster.of(client).sum(number, client.map(itself, range(n), pure=False)) == expected[0]
+    assert Cluster.from_client(client).sum(number, client.map(itself, range(n), pure=False)) == expected[0]
 
 
 def failing(thing):
@@ -153,7 +153,7 @@ def failing(thing):
 
 def test_an_error_in_a_worker_arrives_as_it_is(client):
     with pytest.raises(FloatingPointError, match="not positive"):
-        Cluster.of(client).sum(failing, [client.submit(itself, 1)])
+        Cluster.from_client(client).sum(failing, [client.submit(itself, 1)])
 
 
 def test_what_a_clusters_own_failures_mean_is_said(client):
@@ -163,7 +163,7 @@ def test_what_a_clusters_own_failures_mean_is_said(client):
         (KilledWorker("part", None, 3), "Several workers died over the same part"),
         (CancelledError("part"), "The cluster has lost the data"),
     ):
-        with pytest.raises(RuntimeError, match=message), Cluster.of(client)._in_words([]):
+        with pytest.raises(RuntimeError, match=message), Cluster.from_client(client)._explained_errors([]):
             raise error
 
 
@@ -182,4 +182,4 @@ def test_nothing_is_left_in_the_cluster(client):
 
 def test_a_part_says_how_many_bytes_it_has():
     memory = columns_of(table()).source
-    assert HeldPart(memory).__sizeof__() == 90 * (2 + 1) * 8 + memory.weights.nbytes
+    assert WorkerPart(memory).__sizeof__() == 90 * (2 + 1) * 8 + memory.weights.nbytes

@@ -64,9 +64,9 @@ def written(frame, folder, cuts=(0, 70, 70, 170, 240), ending="parquet", **optio
 def small_pieces(monkeypatch, tmp_path):
     """Pieces of a few rows, pages that are let go all the time, and a cache of the test's own."""
     monkeypatch.setattr(file_sources, "PIECE", 0.0)
-    monkeypatch.setattr(file_sources, "FEWEST_ROWS", 50)
+    monkeypatch.setattr(file_sources, "MIN_ROWS", 50)
     monkeypatch.setattr(block_source, "RUN", 64)
-    monkeypatch.setattr(files_text, "LOOK", 30)
+    monkeypatch.setattr(files_text, "SCAN_ROWS", 30)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "users"))
 
 
@@ -90,7 +90,7 @@ CLASSIFIERS = {
 @pytest.mark.parametrize("case", CLASSIFIERS)
 def test_a_classifier_of_files_is_that_of_the_rows(case, cheap, tmp_path, monkeypatch):
     if not cheap:
-        monkeypatch.setattr(block_source.Pages, "may_keep", lambda self, n_rows: False)
+        monkeypatch.setattr(block_source.Pages, "can_cache", lambda self, n_rows: False)
     settings, features, weights, target = CLASSIFIERS[case]
     frame = table()
     sample_weight = None if weights is None else frame[weights]
@@ -211,12 +211,12 @@ def test_float32_stays_float32(tmp_path):
 
 def test_looks_at_wide_text_hold_few_rows(tmp_path, monkeypatch):
     """What a column holds was once found from 50 000 rows together, which took 500 MB with 400 columns."""
-    monkeypatch.setattr(files_text, "LOOK", 50_000)
-    monkeypatch.setattr(files_text, "LOOK_BYTES", 40_000)
-    monkeypatch.setattr(files_text, "FIRST_LOOK", 10)
-    sizes, look = [], files_text.ColumnContents.of
+    monkeypatch.setattr(files_text, "SCAN_ROWS", 50_000)
+    monkeypatch.setattr(files_text, "SCAN_BYTES", 40_000)
+    monkeypatch.setattr(files_text, "FIRST_SCAN", 10)
+    sizes, look = [], files_text.ColumnContents.from_values
     monkeypatch.setattr(
-        files_text.ColumnContents, "of", staticmethod(lambda column: sizes.append(len(column)) or look(column))
+        files_text.ColumnContents, "from_values", staticmethod(lambda column: sizes.append(len(column)) or look(column))
     )
     wide = pd.DataFrame(np.random.default_rng(0).normal(size=(300, 100)).round(3)).add_prefix("x")
     wide.loc[299, "x7"] = np.nan
@@ -230,7 +230,7 @@ def test_looks_at_wide_text_hold_few_rows(tmp_path, monkeypatch):
 
 def test_rows_with_text_make_smaller_pieces(tmp_path, monkeypatch):
     monkeypatch.setattr(file_sources, "PIECE", 1 / 16)
-    monkeypatch.setattr(file_sources, "FEWEST_ROWS", 1)
+    monkeypatch.setattr(file_sources, "MIN_ROWS", 1)
     table().loc[:, ["x", "g"]].to_csv(tmp_path / "rows.csv", index=False)
     opened = Files(tmp_path / "rows.csv").opened({"g"})
     small = replace(opened, limit=200_000)
@@ -440,7 +440,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(files_cache, "_take_room", full)
+    monkeypatch.setattr(files_cache, "_allocate", full)
     with pytest.raises(OSError, match=r"can't be written to .*cache \(No space left on device\). Make room there"):
         VBSVC().fit_files(Files(folder, cache=tmp_path / "cache"), "y", features=INPUTS)
     assert cache_of(tmp_path) == []
@@ -470,13 +470,13 @@ def test_what_killed_processes_left_is_removed(tmp_path):
 
 def test_files_that_change_while_they_are_read_are_refused(tmp_path, monkeypatch):
     folder = written(table(), tmp_path / "d")
-    learn = files_cache.Cache.building
+    learn = files_cache.Cache.create
 
     def change(self):
         written(table(seed=5), folder)
         return learn(self)
 
-    monkeypatch.setattr(files_cache.Cache, "building", change)
+    monkeypatch.setattr(files_cache.Cache, "create", change)
     with pytest.raises(ValueError, match=r"part0.parquet has changed while it was read"):
         VBSVC().fit_files(Files(folder, cache=tmp_path / "cache"), "y", features=INPUTS)
     assert cache_of(tmp_path) == []
@@ -636,7 +636,7 @@ def test_csv_that_is_no_table_is_named(tmp_path):
 @pytest.mark.parametrize("begin", [b"", b"a,y\n1,u\n2,v\n"], ids=["header", "row"])
 @pytest.mark.parametrize("ending", ["csv", "csv.gz"])
 def test_a_line_that_does_not_end_is_not_held(ending, begin, tmp_path, monkeypatch):
-    monkeypatch.setattr(files_text, "LONGEST_LINE", 2**20)
+    monkeypatch.setattr(files_text, "MAX_LINE", 2**20)
     content = begin + b"1" * 30_000_000
     (tmp_path / f"d.{ending}").write_bytes(gzip.compress(content) if ending == "csv.gz" else content)
     del content

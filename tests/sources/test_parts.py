@@ -64,7 +64,7 @@ def cut(source):
             replace(
                 source,
                 X=source.X[where],
-                signs=source.signs[where],
+                y=source.y[where],
                 weights=source.weights[where],
                 groupings=tuple(replace(one, index=one.index[where]) for one in source.groupings),
                 missing_inputs=None if incomplete is None else incomplete.take(where),

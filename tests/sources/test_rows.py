@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from models import random_state, spec_of
 from vbsvm import VBSVC
 from vbsvm.base import row_sums
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.model.sweep import pass_rows
 from vbsvm.sources.memory import Memory
@@ -27,10 +27,10 @@ def data():
 
 
 def stats_of(X, y, s):
-    recipe = ColumnSummary.of(X, s).recipe(intercept=True, standardize=True)
+    recipe = ColumnSummary.from_rows(X, s).recipe(intercept=True, standardize=True)
     spec = spec_of(D)
     state = random_state(spec, np.random.default_rng(1))
-    return pass_rows(spec, state, Memory(X, y, s, recipe), expect, with_curvature=True)
+    return pass_rows(spec, state, Memory(X, y, s, recipe), mean_field, with_curvature=True)
 
 
 def assert_same(one, other, rtol):
@@ -125,7 +125,7 @@ def test_blas_gets_its_threads_back(data):
         stats_of(X, y, s)
         assert [library["num_threads"] for library in threadpool_info()] == before
         with pytest.raises(ZeroDivisionError):
-            row_sums.fold(N, D, lambda: lambda index, rows: 1 / 0)
+            row_sums.sum_over_rows(N, D, lambda: lambda index, rows: 1 / 0)
         assert [library["num_threads"] for library in threadpool_info()] == before
 
 
@@ -140,7 +140,9 @@ def test_passes_of_two_threads_at_once_leave_blas_as_it_was():
 
 def test_blocks_cover_all_rows_once_whatever_the_shape():
     for n, p in [(1, 1), (1023, 3), (1024, 200), (1025, 200), (50_001, 7), (3000, 2000)]:
-        seen = row_sums.fold(n, p, lambda n=n: lambda index, rows: np.bincount(np.arange(n)[rows], minlength=n))
+        seen = row_sums.sum_over_rows(
+            n, p, lambda n=n: lambda index, rows: np.bincount(np.arange(n)[rows], minlength=n)
+        )
         assert (seen == 1).all()
 
 
@@ -149,7 +151,7 @@ def test_scales_are_exact_for_columns_of_any_size(power):
     x = np.random.default_rng(0).normal(size=(3000, 1)) + 5
     s = np.ones(3000)
     X = x * 10.0**power
-    recipe = ColumnSummary.of(X, s).recipe(intercept=True, standardize=True)
+    recipe = ColumnSummary.from_rows(X, s).recipe(intercept=True, standardize=True)
     np.testing.assert_allclose(recipe.scale / 10.0**power, x.std(axis=0), rtol=1e-12)
     np.testing.assert_allclose(recipe.centre / 10.0**power, x.mean(axis=0), rtol=1e-12)
 
@@ -157,7 +159,7 @@ def test_scales_are_exact_for_columns_of_any_size(power):
 def test_scales_do_not_cancel_far_from_zero():
     X = 1e9 + np.random.default_rng(0).normal(size=(5000, 1))
     s = np.ones(5000)
-    recipe = ColumnSummary.of(X, s).recipe(intercept=True, standardize=True)
+    recipe = ColumnSummary.from_rows(X, s).recipe(intercept=True, standardize=True)
     np.testing.assert_allclose(recipe.scale, X.std(axis=0), rtol=1e-9)
 
 

@@ -107,7 +107,7 @@ def test_models(place, name, client, tmp_path, monkeypatch):
     formula, missing, settings = MODELS[name]
     frame, (told, whole) = table(missing), model_in_memory(name)
     # so that files are climbed in another way
-    monkeypatch.setattr(block_source.Pages, "may_keep", lambda self, n_rows: False)
+    monkeypatch.setattr(block_source.Pages, "can_cache", lambda self, n_rows: False)
     model = Model(formula, in_parts(frame) if place == "cluster" else in_files(frame, tmp_path), **settings)
     assert repr(model) == told
     found = model.fit(TIGHT)

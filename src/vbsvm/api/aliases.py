@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from vbsvm.design.values import meant
+from vbsvm.design.values import did_you_mean
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
 from vbsvm.model.priors import Covariance, HalfT, InverseWishart, LaplaceZero, Ridge
@@ -23,5 +23,5 @@ def resolve(what: str, given: Any, known: Mapping[str, type[Any]]) -> Any:
         return given
     if given not in known:
         names = ", ".join(map(repr, known))
-        raise ValueError(f"{what}: {given!r} is not known; the short names are {names}.{meant(given, known)}")
+        raise ValueError(f"{what}: {given!r} is not known; the short names are {names}.{did_you_mean(given, known)}")
     return known[given]()

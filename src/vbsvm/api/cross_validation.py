@@ -14,7 +14,7 @@ from vbsvm.api.model import Model
 from vbsvm.api.task import read_inference
 from vbsvm.base.arrays import Array
 from vbsvm.base.printing import ReliabilityWarning, muted
-from vbsvm.base.settings import require_whole
+from vbsvm.base.settings import check_whole
 from vbsvm.design import frames
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
@@ -188,7 +188,7 @@ def _splits(folds: Any, rows: _CountedRows, members: NDArray[np.intp] | None, se
 def _shuffled(folds: Any, rows: _CountedRows, members: NDArray[np.intp] | None, seed: int) -> list[Fold]:
     """So many folds, with the classes in equal shares, and whole groups where there are some."""
     n_rows = len(rows.numbers)
-    require_whole("cross_validate", 2, n_rows, folds=folds)
+    check_whole("cross_validate", 2, n_rows, folds=folds)
     n_folds, counts = int(folds), np.bincount(rows.truth, minlength=2)
     if n_folds > counts.min():
         label = rows.model.classes[counts.argmin()]

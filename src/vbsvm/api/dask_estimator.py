@@ -21,7 +21,7 @@ from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Prior
 from vbsvm.results.fit import Fit
 from vbsvm.results.fit_predictions import PartAnswer
-from vbsvm.sources.cluster import Cluster, delayed, header, is_collection, partitions, taken
+from vbsvm.sources.cluster import Cluster, delayed, header, is_collection, partitions, split_target
 
 
 class DaskClassifier(ClassifierMixin, Estimator):
@@ -74,7 +74,7 @@ class DaskClassifier(ClassifierMixin, Estimator):
     def _tasks(self, X: Any, y: Any, sample_weight: Any) -> list[Task]:
         """Check everything, and give the models of rows that lie in the cluster."""
         prior, _, imputation = self.require_settings()
-        cluster = Cluster.of(self.client)
+        cluster = Cluster.from_client(self.client)
         if self.group is not None:
             inputs.require_group(self.group)
             if not self.fit_intercept:
@@ -127,8 +127,8 @@ class DaskClassifier(ClassifierMixin, Estimator):
         rows = partitions(*_given(X, y, sample_weight, target))
         right = delayed(_right)
         model = delayed(_itself)(self.to_local())
-        cluster = Cluster.of(self.client)
-        found = cluster.sum(np.asarray, cluster.held([right(model, row) for row in rows]))
+        cluster = Cluster.from_client(self.client)
+        found = cluster.sum(np.asarray, cluster.compute([right(model, row) for row in rows]))
         return float(found[0] / found[1])
 
     def to_local(self) -> Classifier:
@@ -243,7 +243,7 @@ def _given(X: Any, y: Any, sample_weight: Any, target: str | None) -> tuple[Any,
     """Inputs, labels and weights; labels as such, or as a column of the inputs' frame."""
     if (y is None) == (target is None):
         raise ValueError("Give the labels as y, or the name of their column in X as target: one of the two.")
-    return (X, y, sample_weight) if target is None else taken(X, target, sample_weight)
+    return (X, y, sample_weight) if target is None else split_target(X, target, sample_weight)
 
 
 def _right(model: Classifier, rows: tuple[Any, Any, Any]) -> Array:

@@ -24,7 +24,7 @@ from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.sklearn_support import InputSelection, linear_classifier
 from vbsvm.api.task import Task, require_variational
 from vbsvm.base.arrays import Array
-from vbsvm.base.settings import require_flag
+from vbsvm.base.settings import check_flag
 from vbsvm.design.columns import Encoded
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
@@ -38,7 +38,7 @@ from vbsvm.results.comparison.left_out import LeftOutPredictions
 from vbsvm.results.effects.marginal import AverageEffects, Subject, subject_of
 from vbsvm.results.effects.rows import GivenRows, TableColumns, TableRows
 from vbsvm.results.fit import Fit
-from vbsvm.sources.cluster import require_in_memory
+from vbsvm.sources.cluster import check_in_memory
 from vbsvm.sources.files import Files
 from vbsvm.storage.atomic import require_path
 
@@ -113,7 +113,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
 
     def _starts(self, tasks: list[Task]) -> list[State] | None:
         """Where the last fit ended, if that is asked for."""
-        require_flag(type(self).__name__, warm_start=self.warm_start)
+        check_flag(type(self).__name__, warm_start=self.warm_start)
         return online.warm_starts(self.fit_, tasks) if self.warm_start and hasattr(self, "fit_") else None
 
     @available_if(online.supported)
@@ -194,7 +194,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
     def _tasks(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> list[Task]:
         """Check everything, and give one model for two classes, else one for each class against the rest."""
         prior, inference, settings = self.require_settings()
-        require_in_memory(X=X, y=y, sample_weight=sample_weight)
+        check_in_memory(X=X, y=y, sample_weight=sample_weight)
         vars(self).pop("levels_", None)
         y = label_checks.plain_labels(y)
         if self.group is not None and not self.fit_intercept:

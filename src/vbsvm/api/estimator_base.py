@@ -24,7 +24,7 @@ from vbsvm.api.task import Task, fit_all, read_imputation, read_inference
 from vbsvm.base.arrays import Array
 from vbsvm.base.printing import ReliabilityWarning
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.base.settings import require_flag
+from vbsvm.base.settings import check_flag
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.settings import NO_TRANSFORM, GaussianImputation
@@ -110,7 +110,7 @@ class Estimator(BaseEstimator):
 
     def require_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
         """Prior, inference and distribution of the inputs, defaults filled in; refuse parameters of other types."""
-        require_flag(type(self).__name__, standardize=self.standardize, fit_intercept=self.fit_intercept)
+        check_flag(type(self).__name__, standardize=self.standardize, fit_intercept=self.fit_intercept)
         self._likelihood_power()
         return self._prior(), self._inference(), self._imputation()
 

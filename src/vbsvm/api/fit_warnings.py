@@ -12,7 +12,7 @@ from vbsvm.api.task import Task
 from vbsvm.base import diagnostics
 from vbsvm.base.arrays import Array
 from vbsvm.base.printing import ReliabilityWarning, warn_user
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.design.candidates import Candidates
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.loop import OptimizeResult, Status
@@ -87,11 +87,11 @@ def _undetermined(fit: Fit) -> Iterator[tuple[str, str]]:
 
 def _why_not_mixed(what: str, worst: Worst, inference: Gibbs, spec: Spec) -> str:
     """Say that chains have not mixed, and what to do."""
-    rhat = f"{worst.rhat_of!r} has an R-hat of {worst.rhat:.3f} (up to {diagnostics.LARGEST_RHAT} is good), and "
+    rhat = f"{worst.rhat_of!r} has an R-hat of {worst.rhat:.3f} (up to {diagnostics.MAX_RHAT} is good), and "
     n_tune = inference.n_tune(warm=inference.suits_warm_start(spec))
     return (
         f"{what}: the chains have not mixed well enough: {'' if np.isnan(worst.rhat) else rhat}"
-        f"{worst.ess_of!r} has {worst.ess:.0f} effective draws ({diagnostics.SMALLEST_ESS} are needed). Draw more, as "
+        f"{worst.ess_of!r} has {worst.ess:.0f} effective draws ({diagnostics.MIN_ESS} are needed). Draw more, as "
         f"with Gibbs(draws={4 * int(inference.draws)}, tune={2 * n_tune}), or check the last columns of "
         "the tables before you trust a number."
     )
@@ -187,8 +187,8 @@ def _unassigned(tasks: Sequence[Task], fits: Sequence[Fit], n_classes: int) -> N
     source = tasks[0].source
     if not isinstance(source, Distributed):
         return np.flatnonzero(~_assigned_classes(tasks[0], fits, n_classes, source))
-    alone = replace(tasks[0], source=source.like, sample_weights=None)
-    return np.flatnonzero(~source.of_memories(partial(_assigned_classes, alone, fits, n_classes)))
+    alone = replace(tasks[0], source=source.template, sample_weights=None)
+    return np.flatnonzero(~source.sum_over_memories(partial(_assigned_classes, alone, fits, n_classes)))
 
 
 def _assigned_classes(task: Task, fits: Sequence[Fit], n_classes: int, source: InMemory) -> NDArray[np.bool_]:
@@ -202,7 +202,7 @@ def _assigned_classes(task: Task, fits: Sequence[Fit], n_classes: int, source: I
         counted = _counted(source.weights[where], source.candidates)
         seen[_assigned(scores)[counted]] = True
         if source.pages is not None:
-            source.pages.seen(size * source.X.itemsize * source.X.shape[1])
+            source.pages.count_bytes(size * source.X.itemsize * source.X.shape[1])
         begin, size = begin + size, 2 * size if source.pages is None else min(2 * size, MOST_ROWS)
     return seen
 
@@ -265,7 +265,7 @@ def _exchangeable(task: Task, state: State, selected: NDArray[np.bool_]) -> list
     """
     gates = task.spec.gate_map
     assert gates is not None
-    stats = pass_rows(task.spec, state, task.source, expect)
+    stats = pass_rows(task.spec, state, task.source, mean_field)
     if not isinstance(stats.gram, DenseGram):
         return []
     own = np.zeros(len(gates.gate_of), dtype=bool)

@@ -14,7 +14,7 @@ import numpy as np
 
 from vbsvm.api.task import Task
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.base.settings import lies_within
+from vbsvm.base.settings import is_within
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import AUTO, Variational
 from vbsvm.missing.model import MissingModel
@@ -38,7 +38,7 @@ def read_power(owner: str, given: Any) -> float | str | None:
     """The power that was asked for; refuse what is none."""
     if given is None or (isinstance(given, str) and given == CALIBRATED):
         return given
-    if isinstance(given, str) or not lies_within(given, 1e-6, 1.0):
+    if isinstance(given, str) or not is_within(given, 1e-6, 1.0):
         raise ValueError(
             f"{owner}: likelihood_power must be None, 'calibrated', or a number above 0 and up to 1; got {given!r}."
         )
@@ -114,7 +114,7 @@ def _too_few(task: Task) -> str | None:
     assert gates is not None
     rows = task._unweighted()
     n_predictors = int(np.count_nonzero(gates.gate_of >= 0))
-    n = (task.source if rows is None else rows.counted).total(_total_weight, light=True)
+    n = (task.source if rows is None else rows.counted).sum_parts(_total_weight, memory_bound=True)
     return None if n_predictors <= n else f"With more predictors ({n_predictors}) than observations ({n:g})"
 
 

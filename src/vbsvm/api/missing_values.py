@@ -79,7 +79,7 @@ class MissingDataPlan:
         else:
             chosen = np.concatenate([[0], columns - source.recipe.first + 1])
             moments = source.second_moments()[np.ix_(chosen, chosen)]
-        return Population.of(moments, self.all_inputs, self.input_model)
+        return Population.from_moments(moments, self.all_inputs, self.input_model)
 
 
 def plan_missing_data(
@@ -121,7 +121,9 @@ def plan_missing_data(
         standardised = np.allclose(units[units > 0], 1.0)
         weak_psi = float(len(inputs)) if settings.fixed and standardised else PAPER_PSI
         input_model = replace(input_model, probit_of=probit_of, n_beside=auxiliary.shape[1], weak_psi=weak_psi)
-    patterns = looked_at.patterns(incomplete, names, (*terms.categories, *terms.drawn)).of_missing(len(names))
+    patterns = looked_at.patterns(incomplete, names, (*terms.categories, *terms.drawn)).without_complete_columns(
+        len(names)
+    )
     levels = None
     if level_counts is not None:
         sizes, fixed = tuple(map(len, level_counts.counts)), None
@@ -131,7 +133,7 @@ def plan_missing_data(
             moments = looked_at.level_sums(plan.recipe, columns, sizes)
             fixed = FixedLevels(columns, moments, settings.labels == REGRESSOR)
         levels = LevelModel(sizes, settings.fixed, fixed)
-    model = MissingModel.of(None if missing_inputs is None else input_model, levels)
+    model = MissingModel.from_parts(None if missing_inputs is None else input_model, levels)
     return MissingDataPlan(
         model, input_model, _inputs(inputs, nothing, terms.links, first), missing_inputs, patterns, units
     )
@@ -176,7 +178,9 @@ def column_sampler(settings: GaussianImputation, signs: Array, weights: Array) -
 def _inputs(columns: NDArray[np.intp], given: NDArray[np.intp], links: Sequence[tuple[int, int]], first: int) -> Inputs:
     """Columns of a table, and products of them, as columns of the design, which begin at ``first``."""
     place = {int(column): k for k, column in enumerate(columns)}
-    return Inputs.of(columns + first, given + first, [k + first for k, _ in links], [place[of] for _, of in links])
+    return Inputs.from_lists(
+        columns + first, given + first, [k + first for k, _ in links], [place[of] for _, of in links]
+    )
 
 
 class LookedAt(Protocol):
@@ -210,7 +214,7 @@ class EncodedRows:
     def deviations(self, columns: NDArray[np.intp]) -> Array:
         """Standard deviations of the known values of some columns."""
         table, weights = self.rows.table, self.weights
-        parts = (ColumnSummary.of(table[where][:, columns], weights[where]) for where in self.runs())
+        parts = (ColumnSummary.from_rows(table[where][:, columns], weights[where]) for where in self.runs())
         return reduce(add, parts).deviation
 
     def patterns(
@@ -220,7 +224,7 @@ class EncodedRows:
         every = (*names, *categories)
         if every:
             return reduce(
-                add, (MissingPatterns.of(self._missing(where, columns, every), every) for where in self.runs())
+                add, (MissingPatterns.from_mask(self._missing(where, columns, every), every) for where in self.runs())
             )
         count = sum(int(np.count_nonzero(self.weights[where])) for where in self.runs())
         return MissingPatterns((), np.zeros((1, 0), dtype=bool), np.array([count]))
@@ -235,20 +239,20 @@ class EncodedRows:
         """The moments of a run of rows; each counts once, where its level is known."""
         assert self.rows.candidates is not None
         assert self.signs is not None
-        some, sums = self.rows.candidates.firsts_in(where), []
+        some, sums = self.rows.candidates.first_candidates_in(where), []
         design = recipe.encode(self.rows.table[some], recipe.work_space(len(some)))
         labels, weights = (self.signs[some] > 0).astype(np.intp), self.weights[some]
         for of_one, size, levels in zip(columns, sizes, ~self.rows.candidates.levels[some].T, strict=True):
             known = levels >= 0
             x = design[np.ix_(known, of_one)]
-            sums.append(LevelSums.of(x, labels[known], levels[known], weights[known], (2, size)))
+            sums.append(LevelSums.from_rows(x, labels[known], levels[known], weights[known], (2, size)))
         return CategorySums(tuple(sums))
 
     def _missing(self, where: slice, columns: NDArray[np.intp], names: tuple[str, ...]) -> NDArray[np.bool_]:
         """What is missing in a run of rows: of these columns, then of the categories."""
         table, candidates = self.rows.table, self.rows.candidates
         if candidates is not None:
-            some = candidates.firsts_in(where)
+            some = candidates.first_candidates_in(where)
             return np.column_stack([np.isnan(table[some][:, columns]), candidates.filled_in[some]])
         missing = np.isnan(table[where][self.weights[where] > 0][:, columns])
         return np.column_stack([missing, np.zeros((len(missing), len(names) - len(columns)), dtype=bool)])

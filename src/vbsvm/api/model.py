@@ -26,7 +26,7 @@ from vbsvm.api.priors import keys
 from vbsvm.api.task import read_imputation, read_inference, read_likelihood, require_variational
 from vbsvm.base.printing import ReliabilityWarning, visible, warn_user
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.base.settings import require_flag
+from vbsvm.base.settings import check_flag
 from vbsvm.design import frames
 from vbsvm.design.formula import syntax
 from vbsvm.inference.gibbs import Gibbs
@@ -124,7 +124,7 @@ class Model:
         likelihood: str = "logistic",
         likelihood_power: float | str | None = None,
     ) -> None:
-        require_flag("Model", standardize=standardize)
+        check_flag("Model", standardize=standardize)
         self._power = powers.read_power("Model", likelihood_power)
         if self._power is not None and read_likelihood(likelihood).normalised:
             raise ValueError(
@@ -141,7 +141,7 @@ class Model:
             )
         names, column = rows.names, weights if isinstance(weights, str) else None
         parts = syntax.read(formula, names, column)
-        frames.require_column(names, column)
+        frames.check_column(names, column)
         about = weights, missing, positive, priors, settings, standardize, rows.resident, rows.no_rows
         problem = build_problem(FormulaReader(parts, *about), rows, settings, read_likelihood(likelihood))
         (task,) = problem.tasks()

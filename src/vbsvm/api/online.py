@@ -35,9 +35,9 @@ from vbsvm.model.spec import State
 from vbsvm.results.calibration import LeftOutScores, PosteriorMean, calibrate
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
-from vbsvm.sources.cluster import require_in_memory
+from vbsvm.sources.cluster import check_in_memory
 from vbsvm.sources.memory import Memory
-from vbsvm.sources.remembered import PastRows, Remembered
+from vbsvm.sources.past_rows import NewAndPastRows, PastRows
 
 if TYPE_CHECKING:
     from vbsvm.api.estimator import Classifier
@@ -111,12 +111,12 @@ class Learner:
             recent = fit._rows.left_out_scores()
         else:
             before = past.rows.in_units_of(stream.recipe, task.plan.recipe)
-            source = Remembered(rows, before)
+            source = NewAndPastRows(rows, before)
             start = source.start(task.spec, past.state)
             outcome = self.inference.run(task.spec, source, start).finished()
             fit = task.result(outcome)
             recent, facts = _joined(past.recent, _left_out(task, start)), past.facts + facts
-        own = PastRows.of(task.spec, outcome.state, rows)
+        own = PastRows.from_state(task.spec, outcome.state, rows)
         # From the last batch alone nothing may be learned later as if it were all rows.
         kept = _Remembered(own if before is None else before + own, outcome.state, recent, facts)
         return kept, replace(fit, facts=facts, _rows=None)
@@ -130,9 +130,9 @@ def _dense(source: Any) -> Memory:
 def _left_out(task: Task, before: State) -> LeftOutScores:
     """Scores of the new rows as the past had them."""
     source, theta = task.rows, before.coefficients.mean
-    scores = np.concatenate(source.total(lambda part: [part.scores(theta, None)]))
+    scores = np.concatenate(source.sum_parts(lambda part: [part.scores(theta, None)]))
     counted = source.weights > 0
-    return LeftOutScores(source.signs[counted], source.weights[counted], scores, np.zeros(len(scores)))
+    return LeftOutScores(source.y[counted], source.weights[counted], scores, np.zeros(len(scores)))
 
 
 def _joined(before: LeftOutScores, new: LeftOutScores) -> LeftOutScores:
@@ -150,7 +150,7 @@ def absorb(
     """Read a batch as ``fit`` would, and learn from it; without a stream, beginning with the rows of the last fit."""
     fits = getattr(estimator, "fit_", None)
     prior, inference, _ = estimator.require_settings()
-    require_in_memory(X=X, y=y, sample_weight=sample_weight)
+    check_in_memory(X=X, y=y, sample_weight=sample_weight)
     table, labels = _read(estimator, X, label_checks.plain_labels(y))
     names = validation.column_names(estimator)
     _require_complete(names, table)
@@ -173,7 +173,7 @@ def _rows_of(fits: Sequence[Fit], classes: NDArray[Any]) -> ReadTable:
             "partial_fit goes on from a fit only while its rows are at hand, which a model from a file or a fit to a "
             "sparse table does not have: begin with a new estimator."
         )
-    signs = np.stack([source.signs for source in sources], axis=1)
+    signs = np.stack([source.y for source in sources], axis=1)
     codes = (signs[:, 0] > 0).astype(np.intp) if len(sources) == 1 else signs.argmax(axis=1)
     return ReadTable(sources[0].X, classes[codes], sources[0].weights)
 
@@ -269,7 +269,7 @@ def _warm_start(fit: Fit, task: Task) -> State | None:
     plain = fit.spec.missing is task.spec.missing is task.spec.gate_map is None and not task.plan.factors
     if not same or not plain or not np.isfinite([old.scale, new.scale]).all():
         return None
-    return outcome.state.moved(_moved(outcome.state.coefficients, old, new))
+    return outcome.state.with_coefficients(_moved(outcome.state.coefficients, old, new))
 
 
 def _blocks(model: Fit | Task) -> list[str]:

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from vbsvm.api.fit_warnings import warnings_of
 from vbsvm.api.task import Task
-from vbsvm.base.settings import is_number, lies_within
+from vbsvm.base.settings import is_number, is_within
 from vbsvm.design.columns import INTERCEPT
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.imputation import CHANGED
@@ -71,7 +71,7 @@ def _read_shifts(deltas: Sequence[float]) -> list[float]:
     values = np.asarray(deltas, dtype=object).ravel().tolist()
     if not values or not all(is_number(value) for value in values):
         raise ValueError(f"sensitivity: deltas must be numbers, such as [-1, -0.5, 0, 0.5, 1]; got {deltas!r}.")
-    far = [value for value in values if not lies_within(value, -FURTHEST, FURTHEST)]
+    far = [value for value in values if not is_within(value, -FURTHEST, FURTHEST)]
     if far:
         raise ValueError(
             f"sensitivity: deltas are shifts in standard deviations, from {-FURTHEST:g} to {FURTHEST:g}; got "

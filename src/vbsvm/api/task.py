@@ -28,7 +28,7 @@ from vbsvm.results.fit import Fit
 from vbsvm.results.training_rows import TrainingRows, Unweighted, links
 from vbsvm.sources.block_source import Pages
 from vbsvm.sources.distributed import AnyRows, Distributed, InMemory
-from vbsvm.sources.files_cache import CLIMB
+from vbsvm.sources.files_cache import CHECKPOINT
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.sparse import Sparse
 
@@ -161,7 +161,7 @@ class Task:
         validation.require_sampleable(self.spec, self.source)
         if isinstance(self.source, Sparse) or (self.source.missing_inputs is None and self.source.candidates is None):
             return self.spec, self.source
-        return self.spec, self.source.repeated()
+        return self.spec, self.source.replicated()
 
     def shifted(self, shift: Shift) -> "Task":
         """The same with missing values shifted, and otherwise missing at random."""
@@ -243,7 +243,7 @@ def _checkpoint(pages: Pages, *run: Any) -> CheckpointCallback:
     """Callback that keeps the progress over rows of a cache; ``run`` is all that it depends on besides them."""
     assert pages.folder is not None
     about = CheckpointCallback.digest(*run)
-    path = pages.folder.with_name(f"{pages.folder.name}.{about}{CLIMB}")
+    path = pages.folder.with_name(f"{pages.folder.name}.{about}{CHECKPOINT}")
     return CheckpointCallback(path, about, pages.line)
 
 

@@ -1,11 +1,11 @@
-"""``functools.cached_property`` without its lock, which takes longer than many a sum in Python 3.11.
+"""``functools.cached_property`` without its class-wide lock, which in Python 3.11 is slow and could deadlock.
 
-It also lets one thread at a time compute, whatever the object. Here nobody waits: a climb may compute a value that asks
-for a pass over the data, which another climb has to join. Two threads may compute a value twice, and find the same one.
-What takes long is a ``learned_property``: the first thread that asks learns it, and others wait for that one object.
-Type checkers see a property: so they can hold classes to an interface.
+No thread waits: computing a value may need a pass over the data that another thread has to join. Two threads may
+compute a value twice, with the same result. Expensive values are a ``locked_cached_property``: the first thread
+computes it, and others wait for that one object. Type checkers see a property, so that
+classes can be checked against an interface.
 
-``new_lock`` gives locks that a forked process finds open where another thread held them: that thread does not exist
+``new_lock`` gives locks that are released in a forked process where other threads held them: those threads do not exist
 there.
 """
 
@@ -16,10 +16,10 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, final
 from weakref import WeakSet
 
-__all__ = ["cached_property", "learned_property", "new_lock"]
+__all__ = ["cached_property", "locked_cached_property", "new_lock"]
 
 if TYPE_CHECKING:
-    cached_property = learned_property = property
+    cached_property = locked_cached_property = property
 else:
 
     class cached_property:  # noqa: N801  (a decorator, named as in functools)
@@ -29,32 +29,32 @@ else:
             self._compute, self.__doc__ = compute, compute.__doc__
 
         def __set_name__(self, owner: type, name: str) -> None:
-            """Take note of the name under which the value is kept, which then hides this descriptor."""
+            """Store the name of the instance attribute that caches the value and then shadows this descriptor."""
             self._name = name
             if owner.__getstate__ is object.__getstate__:
                 owner.__getstate__ = _attributes
 
         def __get__(self, instance: Any, owner: type | None = None) -> Any:
-            """Compute the value; the next time it is found before this is asked."""
+            """Compute the value and cache it as an instance attribute, which is found first from then on."""
             if instance is None:
                 return self
             value = instance.__dict__[self._name] = self._compute(instance)
             return value
 
     @final
-    class learned_property(cached_property):  # noqa: N801
-        """The same of an object that has a ``lock``, which is held while the value is learned."""
+    class locked_cached_property(cached_property):  # noqa: N801
+        """A cached property of an object with a ``lock``, which is held while the value is computed."""
 
         def __get__(self, instance: Any, owner: type | None = None) -> Any:
-            """Learn the value, or wait for the thread that does."""
+            """Compute the value, or wait for the thread that does."""
             if instance is None:
                 return self
             with instance.lock:
-                known = self._name in instance.__dict__
-                return instance.__dict__[self._name] if known else super().__get__(instance, owner)
+                cached = self._name in instance.__dict__
+                return instance.__dict__[self._name] if cached else super().__get__(instance, owner)
 
     def _attributes(instance: Any) -> dict[str, Any]:
-        """What copies and pickles take: the attributes of this moment, as other threads may go on to add some."""
+        """State for copies and pickles: a snapshot of the attributes, as other threads may add some meanwhile."""
         return dict(instance.__dict__)
 
 
@@ -62,14 +62,14 @@ _LOCKS: "WeakSet[Any]" = WeakSet()
 
 
 def new_lock() -> AbstractContextManager[bool]:
-    """A re-entrant lock. It is Python's own: Ctrl-C could leave one locked whose methods are written in Python."""
+    """Re-entrant lock, reset after a fork. It is Python's own: Ctrl-C could leave one written in Python locked."""
     lock = threading.RLock()
     _LOCKS.add(lock)
     return lock
 
 
-def _open_all() -> None:
-    """Open all locks, but those that are held by the thread that has forked."""
+def _reset_after_fork() -> None:
+    """Release all locks but those held by the thread that has forked."""
     for lock in list(_LOCKS):
         if lock.acquire(blocking=False):
             lock.release()
@@ -79,4 +79,4 @@ def _open_all() -> None:
 
 _register: Any = getattr(os, "register_at_fork", None)  # not on Windows
 if _register is not None:
-    _register(after_in_child=_open_all)
+    _register(after_in_child=_reset_after_fork)

@@ -1,4 +1,4 @@
-"""How well chains have mixed: rank-normalised split R̂ and effective sample sizes (Vehtari et al. 2021)."""
+"""Convergence of chains: rank-normalised split R̂ and effective sample sizes (Vehtari et al. 2021)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from scipy.stats import rankdata
 
 from vbsvm.base.arrays import Array
 
-LARGEST_RHAT = 1.01
-SMALLEST_ESS = 400
-# Chains of fewer draws tell nothing of how they mix.
+MAX_RHAT = 1.01
+MIN_ESS = 400
+# Shorter chains have no diagnostics.
 MIN_DRAWS = 4
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Mixing:
-    """R̂ and effective numbers of draws of one quantity; NaN where it never moves, or chains are too short to tell.
+    """R̂ and effective sample sizes of one quantity; NaN if it is constant or chains are too short.
 
-    A quantity that stands still in every chain, and not at the same value, has an infinite R̂.
+    A quantity that is constant within each chain, at different values, has an infinite R̂.
     """
 
     rhat: float = float("nan")
@@ -29,13 +29,13 @@ class Mixing:
     ess_tail: float = float("nan")
 
     @staticmethod
-    def of(draws: Array) -> "Mixing":
-        """Of draws, chains × draws."""
+    def from_draws(draws: Array) -> "Mixing":
+        """Diagnostics of draws, chains × draws."""
         return Mixing(rhat(draws), ess_bulk(draws), ess_tail(draws))
 
 
 def columns(mixings: Iterable[Mixing]) -> dict[str, Array]:
-    """Columns of a table, one row for each quantity."""
+    """Columns ``rhat``, ``ess_bulk`` and ``ess_tail`` of a table, one row for each quantity."""
     numbers = np.array([(mixing.rhat, mixing.ess_bulk, mixing.ess_tail) for mixing in mixings]).reshape(-1, 3)
     return {"rhat": numbers[:, 0], "ess_bulk": numbers[:, 1], "ess_tail": numbers[:, 2]}
 
@@ -50,15 +50,15 @@ def rhat(draws: Array) -> float:
 
 
 def ess_bulk(draws: Array) -> float:
-    """Effective number of draws for the centre of the distribution."""
+    """Bulk effective sample size."""
     return float("nan") if _constant(draws) else _ess(_normal_scores(_split(draws)))
 
 
 def ess_tail(draws: Array) -> float:
-    """Effective number of draws for its 5 % and 95 % quantiles, the smaller one."""
+    """Tail effective sample size: the smaller of those of the 5 % and 95 % quantiles."""
     if _constant(draws):
         return float("nan")
-    return min(_ess(_split((draws <= np.quantile(draws, chance)).astype(np.float64))) for chance in (0.05, 0.95))
+    return min(_ess(_split((draws <= np.quantile(draws, level)).astype(np.float64))) for level in (0.05, 0.95))
 
 
 def _constant(draws: Array) -> bool:
@@ -85,7 +85,7 @@ def _rhat(draws: Array) -> float:
 
 
 def _ess(draws: Array) -> float:
-    """Geyer's initial monotone sequence over the chains' mean autocovariances."""
+    """Effective sample size by Geyer's initial monotone sequence over the chains' mean autocovariances."""
     m, n = draws.shape
     if np.ptp(draws) == 0:
         return float(m * n)
@@ -95,8 +95,8 @@ def _ess(draws: Array) -> float:
     rho = 1.0 - (within - covariances.mean(axis=0) * n / (n - 1)) / total
     rho[0] = 1.0
     pairs = rho[: n // 2 * 2].reshape(-1, 2).sum(axis=1)
-    positive = np.flatnonzero(pairs < 0)
-    pairs = pairs[: positive[0]] if len(positive) else pairs
+    negative = np.flatnonzero(pairs < 0)
+    pairs = pairs[: negative[0]] if len(negative) else pairs
     pairs = np.minimum.accumulate(pairs)
     time = max(-1.0 + 2.0 * pairs.sum(), 1.0 / np.log10(m * n))
     return float(m * n / time)

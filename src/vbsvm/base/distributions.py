@@ -1,8 +1,7 @@
-"""The distributions of scalars, of covariance matrices and of the rows' latent scales; and a joint normal distribution.
+"""Distributions of variances, covariance matrices and rows' latent scales; and a joint normal distribution.
 
-A distribution is what a full conditional hands out. Variational Bayes keeps it and uses its moments; Gibbs draws from
-it and keeps a ``Point``, a distribution without spread. Both answer the same questions, so no update asks which of the
-two it has.
+A full conditional is a distribution. Variational Bayes keeps it and uses its moments; Gibbs draws from it and keeps a
+``Point``, a degenerate distribution. Both have the same interface, so updates are the same for both.
 """
 
 import math
@@ -18,15 +17,15 @@ from scipy.special import digamma, gammainccinv, polygamma
 
 from vbsvm.base.arrays import Array, cholesky
 
-# Points of the interpolated density, how far below its maximum it is followed in logarithms, and the slopes by which it
-# falls at least beyond the values.
-POINTS, DROP, FLATTEST = 2001, 25.0, 0.5
-# Averages over a scale are taken at these quantiles, which count alike.
-MIDDLES = (np.arange(9) + 0.5) / 9
+# Number of points of the interpolated density, the drop of its log at which it is cut off, and the minimal slope of the
+# log density beyond the tabulated values.
+N_POINTS, MAX_DROP, MIN_SLOPE = 2001, 25.0, 0.5
+# Averages over a scale are taken at these quantiles, with equal weights.
+MIDPOINTS = (np.arange(9) + 0.5) / 9
 
 
 class ScaleDistribution(Protocol):
-    """What is known of a block's variance, or of its covariance matrix."""
+    """Distribution of a block's variance or covariance matrix."""
 
     @property
     def inverse_mean(self) -> Any:
@@ -34,28 +33,28 @@ class ScaleDistribution(Protocol):
         ...
 
     def values_at(self, chances: Array) -> Array:
-        """Quantiles of a variance, or covariance matrices by which zᵀxz has its quantiles for every z: k × q × q.
+        """Quantiles of a variance, or covariance matrices x such that zᵀxz is a quantile for every z: k × q × q.
 
-        Averages are taken over these and never over E[x], which is infinite or far out where groups are few.
+        Averages are taken over these and never at E[x], which is infinite or very large with few groups.
         """
         ...
 
     def pack(self) -> list[float]:
-        """Give unconstrained numbers that determine the distribution within its family."""
+        """Unconstrained parameters that determine the distribution within its family."""
         ...
 
     def unpack(self, numbers: Array) -> Self:
-        """Make the member of this distribution's family that has these numbers."""
+        """The member of this distribution's family with these parameters: inverse of ``pack``."""
         ...
 
 
-class Unmoved:
-    """A distribution of a scale that has nothing to pack: no step of an optimisation moves it."""
+class FixedParameters:
+    """Mixin of a distribution without free parameters: optimisation steps leave it as it is."""
 
     __slots__ = ()
 
     def pack(self) -> list[float]:
-        """Give no numbers: nothing here may move."""
+        """No parameters."""
         return []
 
     def unpack(self, numbers: Array) -> Self:
@@ -65,8 +64,8 @@ class Unmoved:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Point(Unmoved):
-    """A distribution without spread at a known or drawn value."""
+class Point(FixedParameters):
+    """Degenerate distribution at a known or drawn value."""
 
     value: float
 
@@ -76,11 +75,11 @@ class Point(Unmoved):
         return 1.0 / self.value
 
     def values_at(self, chances: Array) -> Array:
-        """The value each time."""
+        """The value for each probability."""
         return np.full((len(chances), 1, 1), self.value)
 
     def draw(self, rng: np.random.Generator) -> Self:
-        """Return itself: what is known stays known."""
+        """Return itself."""
         return self
 
 
@@ -117,18 +116,18 @@ class InverseGamma:
         return Point(self.rate / rng.gamma(self.shape))
 
     def pack(self) -> list[float]:
-        """Give the log of the rate; the shape never moves."""
+        """The log of the rate; the shape is fixed."""
         return [math.log(self.rate)]
 
     def unpack(self, numbers: Array) -> "InverseGamma":
-        """Make the distribution with this log rate, kept within what floating point holds."""
+        """The distribution with this log rate, clipped to the range of floating point."""
         return InverseGamma(self.shape, math.exp(min(max(numbers[0], -600.0), 600.0)))
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class MatrixPoint(Unmoved):
-    """A covariance matrix without spread."""
+class MatrixPoint(FixedParameters):
+    """Degenerate distribution at a covariance matrix."""
 
     value: Array
 
@@ -138,28 +137,28 @@ class MatrixPoint(Unmoved):
         return np.asarray(np.linalg.inv(self.value), dtype=np.float64)
 
     def values_at(self, chances: Array) -> Array:
-        """The matrix each time."""
+        """The matrix for each probability."""
         return np.broadcast_to(self.value, (len(chances), *self.value.shape))
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class ScaleDraws(Unmoved):
+class ScaleDraws(FixedParameters):
     """A sampler's draws of a variance or covariance matrix, draws × q × q."""
 
     values: Array
 
     @property
     def inverse_mean(self) -> Any:
-        """The inverse of the draws' average between quantiles: neither tail of the draws decides it."""
-        inverse = np.linalg.inv(self.values_at(MIDDLES).mean(axis=0))
+        """The inverse of the draws averaged over quantiles, which is robust to both tails."""
+        inverse = np.linalg.inv(self.values_at(MIDPOINTS).mean(axis=0))
         return inverse if len(inverse) > 1 else float(inverse[0, 0])
 
     def values_at(self, chances: Array) -> Array:
         """The draws whose traces are these quantiles."""
         order = np.argsort(np.trace(self.values, axis1=1, axis2=2), kind="stable")
-        places = np.minimum((chances * len(order)).astype(np.intp), len(order) - 1)
-        return self.values[order[places]]
+        ranks = np.minimum((chances * len(order)).astype(np.intp), len(order) - 1)
+        return self.values[order[ranks]]
 
 
 @final
@@ -189,13 +188,13 @@ class InverseWishart:
         return MatrixPoint(half @ half.T)
 
     def pack(self) -> list[float]:
-        """Give the Cholesky factor of the scale, its diagonal as logs; the degrees never move."""
+        """The Cholesky factor of the scale with log diagonal; the degrees of freedom are fixed."""
         lower = np.linalg.cholesky(self.scale)
         lower[np.diag_indices(len(lower))] = np.log(lower.diagonal())
         return list(lower[np.tril_indices(len(lower))])
 
     def unpack(self, numbers: Array) -> "InverseWishart":
-        """Make the distribution with this Cholesky factor, kept within what floating point holds."""
+        """The distribution with this Cholesky factor, clipped to the range of floating point."""
         lower = np.zeros_like(self.scale)
         lower[np.tril_indices(len(lower))] = numbers
         lower[np.diag_indices(len(lower))] = np.exp(np.clip(lower.diagonal(), -300.0, 300.0))
@@ -243,7 +242,7 @@ class Latent:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class TabulatedVariance(Unmoved):
+class TabulatedVariance(FixedParameters):
     """log p(λ) up to a constant at increasing λ = log σ; a cubic spline between them, straight lines beyond."""
 
     log_sds: Array
@@ -251,7 +250,7 @@ class TabulatedVariance(Unmoved):
 
     @property
     def inverse_mean(self) -> float:
-        """E[1/σ²] of the inverse gamma distribution with the same moments of log σ²: the own one may be infinite."""
+        """E[1/σ²] of the inverse gamma distribution with the same moments of log σ²: the exact one may be infinite."""
         return self.matched.inverse_mean
 
     @property
@@ -259,7 +258,7 @@ class TabulatedVariance(Unmoved):
         """The inverse gamma distribution with the same mean and variance of log σ²."""
         lam, mass = self.grid
         mean = float(mass @ lam)
-        return _matched(2.0 * mean, 4.0 * float(mass @ np.square(lam - mean)))
+        return _match_log_moments(2.0 * mean, 4.0 * float(mass @ np.square(lam - mean)))
 
     def values_at(self, chances: Array) -> Array:
         """Quantiles of σ²."""
@@ -274,11 +273,11 @@ class TabulatedVariance(Unmoved):
         """Density of σ², which is p(λ)/(2σ²)."""
         lam, mass = self.grid
         with np.errstate(divide="ignore"):
-            at = np.interp(0.5 * np.log(variance), lam, mass, left=0.0, right=0.0) / (lam[1] - lam[0])
-        return np.divide(at, 2.0 * variance, out=np.zeros_like(at), where=at > 0)
+            density = np.interp(0.5 * np.log(variance), lam, mass, left=0.0, right=0.0) / (lam[1] - lam[0])
+        return np.divide(density, 2.0 * variance, out=np.zeros_like(density), where=density > 0)
 
     def highest_density(self, level: float) -> tuple[float, float]:
-        """The shortest interval of σ with this probability; it begins at 0 where the density of σ is high there."""
+        """Highest-density interval of σ; its lower end is 0 if the density of σ is high there."""
         lam, mass = self.grid
         order = np.argsort(lam - np.log(np.maximum(mass, 1e-300)), kind="stable")  # the density of σ is p(λ)/σ
         inside = order[: int(np.searchsorted(np.cumsum(mass[order]), level)) + 1]
@@ -287,7 +286,7 @@ class TabulatedVariance(Unmoved):
 
     @property
     def grid(self) -> tuple[Array, Array]:
-        """Evenly spaced λ, and the probability of each."""
+        """Evenly spaced grid of λ, and its probabilities."""
         return _grid(tuple(self.log_sds), tuple(self.log_densities))
 
     def scaled(self, unit: float) -> "TabulatedVariance":
@@ -297,26 +296,26 @@ class TabulatedVariance(Unmoved):
 
 @lru_cache(maxsize=64)
 def _grid(log_sds: tuple[float, ...], log_densities: tuple[float, ...]) -> tuple[Array, Array]:
-    """As far as the density counts."""
+    """Grid of λ over the range where the density is not negligible, and its probabilities."""
     from scipy.interpolate import CubicSpline
 
     lam, logs = np.array(log_sds), np.array(log_densities) - max(log_densities)
     spline = CubicSpline(lam, logs)
-    rise, fall = max(float(spline(lam[0], 1)), FLATTEST), min(float(spline(lam[-1], 1)), -FLATTEST)
-    first, last = lam[0] - max(DROP + logs[0], 0.0) / rise, lam[-1] - max(DROP + logs[-1], 0.0) / fall
-    points = np.linspace(first, last, POINTS)
+    rise, fall = max(float(spline(lam[0], 1)), MIN_SLOPE), min(float(spline(lam[-1], 1)), -MIN_SLOPE)
+    first, last = lam[0] - max(MAX_DROP + logs[0], 0.0) / rise, lam[-1] - max(MAX_DROP + logs[-1], 0.0) / fall
+    points = np.linspace(first, last, N_POINTS)
     beyond = rise * np.minimum(points - lam[0], 0.0) + fall * np.maximum(points - lam[-1], 0.0)
     mass = np.exp(spline(np.clip(points, lam[0], lam[-1])) + beyond)
     return points, mass / mass.sum()
 
 
-def _matched(mean: float, variance: float) -> InverseGamma:
+def _match_log_moments(mean: float, variance: float) -> InverseGamma:
     """The inverse gamma distribution of σ² with this mean and variance of log σ²."""
     shape = 1.0 / variance + 0.5
     for _ in range(50):
-        off = float(polygamma(1, shape)) - variance
-        shape = max(shape - off / float(polygamma(2, shape)), 0.1 * shape)
-        if abs(off) < 1e-12 * variance:
+        error = float(polygamma(1, shape)) - variance
+        shape = max(shape - error / float(polygamma(2, shape)), 0.1 * shape)
+        if abs(error) < 1e-12 * variance:
             break
     return InverseGamma(shape, math.exp(mean + float(digamma(shape))))
 
@@ -324,7 +323,7 @@ def _matched(mean: float, variance: float) -> InverseGamma:
 @final
 @dataclass(frozen=True, eq=False)
 class Conditional:
-    """Some variables of some rows given others: a mean for each row, and a root of the covariance."""
+    """Conditional normal distribution of some variables of some rows: the mean of each, a root of the covariance."""
 
     rows: NDArray[np.intp]
     variables: NDArray[np.intp]
@@ -332,36 +331,36 @@ class Conditional:
     root: Array
 
     def log_density(self, values: Array) -> Array:
-        """Log density of values, (… ×) rows × variables, but for a constant."""
-        off = np.linalg.solve(self.root, np.swapaxes(values - self.mean, -1, -2))
-        return -0.5 * np.square(off).sum(axis=-2) - float(np.log(self.root.diagonal()).sum())
+        """Log density of values, (… ×) rows × variables, up to a constant."""
+        standardised = np.linalg.solve(self.root, np.swapaxes(values - self.mean, -1, -2))
+        return -0.5 * np.square(standardised).sum(axis=-2) - float(np.log(self.root.diagonal()).sum())
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class JointNormal:
-    """Mean and covariance."""
+    """Multivariate normal distribution."""
 
     mean: Array
     covariance: Array
 
-    def redrawn(self, n: float, rng: np.random.Generator) -> "JointNormal":
-        """A draw of the parameters, which were learned from so many rows."""
+    def draw_parameters(self, n: float, rng: np.random.Generator) -> "JointNormal":
+        """Posterior draw of the parameters, which were estimated from ``n`` rows."""
         covariance = InverseWishart(n * self.covariance, n + len(self.mean) + 1).draw(rng).value
         return JointNormal(self.mean + cholesky(covariance / n) @ rng.standard_normal(len(self.mean)), covariance)
 
-    def given(self, x: Array, missing: NDArray[np.bool_], first: int) -> Iterator[Conditional]:
-        """Those variables from the ``first`` on that rows miss (NaN), given what they have: one for each pattern."""
+    def conditionals(self, x: Array, missing: NDArray[np.bool_], first: int) -> Iterator[Conditional]:
+        """Conditionals of missing variables (from the ``first`` on) given the observed ones, by missingness pattern."""
         patterns, of_row = np.unique(missing, axis=0, return_inverse=True)
         for k, pattern in enumerate(patterns):
-            lost = first + np.flatnonzero(pattern[first:])
-            if not len(lost):
+            absent = first + np.flatnonzero(pattern[first:])
+            if not len(absent):
                 continue
-            rows, known = np.flatnonzero(of_row.ravel() == k), np.flatnonzero(~pattern)
-            mean, covariance = self.mean[lost], self.covariance[np.ix_(lost, lost)]
-            if len(known):
-                across = self.covariance[np.ix_(known, lost)]
-                slopes = cho_solve(cho_factor(self.covariance[np.ix_(known, known)]), across)
-                mean = mean + (x[np.ix_(rows, known)] - self.mean[known]) @ slopes
+            rows, observed = np.flatnonzero(of_row.ravel() == k), np.flatnonzero(~pattern)
+            mean, covariance = self.mean[absent], self.covariance[np.ix_(absent, absent)]
+            if len(observed):
+                across = self.covariance[np.ix_(observed, absent)]
+                slopes = cho_solve(cho_factor(self.covariance[np.ix_(observed, observed)]), across)
+                mean = mean + (x[np.ix_(rows, observed)] - self.mean[observed]) @ slopes
                 covariance = covariance - across.T @ slopes
-            yield Conditional(rows, lost, np.broadcast_to(mean, (len(rows), len(lost))), cholesky(covariance))
+            yield Conditional(rows, absent, np.broadcast_to(mean, (len(rows), len(absent))), cholesky(covariance))

@@ -18,16 +18,16 @@ from vbsvm.base.arrays import Array
 SPLIT = 0.64
 # Below it tanh(z/2)/(2z) is ¼ to rounding.
 SMALL = 1e-4
-# Whole weights are sums of so many draws at most; the rest of a weight is drawn from its series.
+# Integer weights up to this are sums of draws of PG(1, z); the remainder of a weight is drawn from its series.
 MAX_WHOLE = 16
-# Terms of the series that are drawn one by one; of all others the sum has the right mean and variance.
+# Terms of the series that are drawn one by one; the remaining sum is drawn with matched mean and variance.
 TERMS = 64
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class PolyaGammaPoint:
-    """Drawn weights, one for each row."""
+    """Drawn weight of each row."""
 
     weight: Array
 
@@ -35,7 +35,7 @@ class PolyaGammaPoint:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class PolyaGamma:
-    """PG(s, z), one for each row of weight s whose score has the root mean square z ≥ 0."""
+    """PG(s, z) for each row of weight s whose score has the root mean square z ≥ 0."""
 
     s: Array
     z: Array
@@ -46,18 +46,18 @@ class PolyaGamma:
         return self.s * mean_weight(self.z)
 
     def draw(self, rng: np.random.Generator) -> PolyaGammaPoint:
-        """Draw each weight: PG(1, z) exactly as often as a weight is whole, and the rest of it by its series."""
+        """Draw each weight: exactly for the integer part of s, and by a series for the remainder."""
         s, z = np.broadcast_arrays(self.s, self.z)
         whole = np.where(s <= MAX_WHOLE, np.floor(s), 0.0).astype(np.intp)
         weights = np.zeros(z.shape)
         if (whole == 1).all():
-            weights += drawn_once(z, rng)
+            weights += draw_unit_shape(z, rng)
         elif whole.any():
-            of = np.repeat(np.arange(len(z)), whole)
-            weights += np.bincount(of, drawn_once(z[of], rng), minlength=len(z))
-        left = s - whole.astype(np.float64)
-        if (some := left > 0).any():
-            weights[some] += _by_series(left[some], z[some], rng)
+            row = np.repeat(np.arange(len(z)), whole)
+            weights += np.bincount(row, draw_unit_shape(z[row], rng), minlength=len(z))
+        remainder = s - whole.astype(np.float64)
+        if (fractional := remainder > 0).any():
+            weights[fractional] += _draw_by_series(remainder[fractional], z[fractional], rng)
         return PolyaGammaPoint(weights)
 
 
@@ -67,20 +67,20 @@ def mean_weight(z: Array) -> Array:
     return np.tanh(0.5 * size) / (2.0 * size)
 
 
-def drawn_once(z: Array, rng: np.random.Generator) -> Array:
-    """Draw PG(1, z), by Devroye's alternating series: the density is squeezed until a proposal is decided."""
+def draw_unit_shape(z: Array, rng: np.random.Generator) -> Array:
+    """Draw PG(1, z) by Devroye's alternating-series rejection sampler."""
     half = 0.5 * np.abs(z)
     draws, pending = np.empty(len(half)), np.arange(len(half))
     while len(pending):
-        proposal = _proposed(half[pending], rng)
-        accepted = _accepted(proposal, rng)
+        proposal = _propose(half[pending], rng)
+        accepted = _accept(proposal, rng)
         draws[pending[accepted]] = 0.25 * proposal[accepted]
         pending = pending[~accepted]
     return draws
 
 
-def _proposed(z: Array, rng: np.random.Generator) -> Array:
-    """Draw from the envelope of J*(1, z): an inverse Gaussian cut off at the split, or an exponential beyond it."""
+def _propose(z: Array, rng: np.random.Generator) -> Array:
+    """Draw from the envelope of J*(1, z): an inverse Gaussian truncated at the split, or an exponential above it."""
     rate = 0.125 * np.pi**2 + 0.5 * z * z
     with np.errstate(over="ignore"):
         beyond = np.pi / (2.0 * rate) * np.exp(-rate * SPLIT)
@@ -88,7 +88,7 @@ def _proposed(z: Array, rng: np.random.Generator) -> Array:
     exponential = rng.random(len(z)) * (beyond + below) < beyond
     proposals = np.empty(len(z))
     proposals[exponential] = SPLIT + rng.standard_exponential(int(exponential.sum())) / rate[exponential]
-    proposals[~exponential] = _short_inverse_gaussian(z[~exponential], rng)
+    proposals[~exponential] = _draw_truncated_inverse_gaussian(z[~exponential], rng)
     return proposals
 
 
@@ -98,18 +98,18 @@ def _inverse_gaussian_below(z: Array) -> Array:
     return ndtr(root * (SPLIT * z - 1.0)) + np.exp(2.0 * z + log_ndtr(-root * (SPLIT * z + 1.0)))
 
 
-def _short_inverse_gaussian(z: Array, rng: np.random.Generator) -> Array:
-    """Draw an inverse Gaussian variable of mean 1/z and shape 1 below the split, by rejection."""
+def _draw_truncated_inverse_gaussian(z: Array, rng: np.random.Generator) -> Array:
+    """Draw an inverse Gaussian of mean 1/z and shape 1, truncated to below the split, by rejection."""
     draws, pending = np.empty(len(z)), np.arange(len(z))
     while len(pending):
-        at = z[pending]
-        x, accepted = np.empty(len(at)), np.zeros(len(at), dtype=bool)
-        long = at < 1.0 / SPLIT  # the mean is beyond the split: of 1/χ² below it, by exp(−z²x/2)
+        pending_z = z[pending]
+        x, accepted = np.empty(len(pending_z)), np.zeros(len(pending_z), dtype=bool)
+        long = pending_z < 1.0 / SPLIT  # the mean is beyond the split: of 1/χ² below it, by exp(−z²x/2)
         if long.any():
-            x[long] = _short_reciprocal(int(long.sum()), rng)
-            accepted[long] = rng.random(int(long.sum())) < np.exp(-0.5 * np.square(at[long]) * x[long])
+            x[long] = _draw_truncated_reciprocal(int(long.sum()), rng)
+            accepted[long] = rng.random(int(long.sum())) < np.exp(-0.5 * np.square(pending_z[long]) * x[long])
         if (short := ~long).any():
-            mean = 1.0 / at[short]
+            mean = 1.0 / pending_z[short]
             square = np.square(rng.standard_normal(len(mean)))
             product = mean * square
             small = mean + 0.5 * mean * (product - np.sqrt(4.0 * product + product * product))
@@ -122,8 +122,8 @@ def _short_inverse_gaussian(z: Array, rng: np.random.Generator) -> Array:
     return draws
 
 
-def _short_reciprocal(n: int, rng: np.random.Generator) -> Array:
-    """Draw 1/χ²₁ below the split: pairs of exponential variables give the tail of a normal one (Devroye)."""
+def _draw_truncated_reciprocal(n: int, rng: np.random.Generator) -> Array:
+    """Draw 1/χ²₁ truncated to below the split, from pairs of exponential variables (Devroye)."""
     draws, pending = np.empty(n), np.arange(n)
     while len(pending):
         first, second = rng.standard_exponential((2, len(pending)))
@@ -133,8 +133,8 @@ def _short_reciprocal(n: int, rng: np.random.Generator) -> Array:
     return draws
 
 
-def _accepted(x: Array, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Whether proposals are taken: the partial sums of the density close in on it from both sides."""
+def _accept(x: Array, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Whether proposals are accepted, by alternating partial sums that bound the density from both sides."""
     first = _coefficient(0, x)
     level, total = rng.random(len(x)) * first, first
     accepted, pending = np.zeros(len(x), dtype=bool), np.arange(len(x))
@@ -150,7 +150,7 @@ def _accepted(x: Array, rng: np.random.Generator) -> NDArray[np.bool_]:
 
 
 def _coefficient(n: int, x: Array) -> Array:
-    """The n-th term of the density of J*(1, 0), in the form that serves on its side of the split."""
+    """The n-th term of the density of J*(1, 0), in the form that converges on its side of the split."""
     k = n + 0.5
     small = x <= SPLIT
     with np.errstate(over="ignore", under="ignore"):
@@ -159,8 +159,8 @@ def _coefficient(n: int, x: Array) -> Array:
         return np.where(small, short, np.pi * k * np.exp(-0.5 * (k * np.pi) ** 2 * x))
 
 
-def _by_series(s: Array, z: Array, rng: np.random.Generator) -> Array:
-    """Draw PG(s, z) term by term; what is left of the series is a gamma variable of the right mean and variance."""
+def _draw_by_series(s: Array, z: Array, rng: np.random.Generator) -> Array:
+    """Draw PG(s, z) term by term; the remainder is a gamma variable with matched mean and variance."""
     lift = np.square(z / (2.0 * np.pi))
     draws, (mean, variance) = np.zeros(len(z)), _moments(z)
     for k in range(TERMS):
@@ -172,7 +172,7 @@ def _by_series(s: Array, z: Array, rng: np.random.Generator) -> Array:
 
 
 def _moments(z: Array) -> tuple[Array, Array]:
-    """Mean and variance of PG(1, z); near 0 by their series, as a difference is left of large numbers there."""
+    """Mean and variance of PG(1, z); near 0 by a series, which avoids cancellation."""
     size = np.maximum(z, 0.05)
     tanh, cosh = np.tanh(0.5 * size), expit(size) * expit(-size)  # the second is 1/(4 cosh²(z/2))
     variance = (2.0 * tanh - 4.0 * size * cosh) / (4.0 * size**3)

@@ -1,4 +1,4 @@
-"""Numbers and tables as people read them, as text of 80 columns and as HTML; and warnings to users."""
+"""Formatting of numbers and tables as text of 80 columns and as HTML; and warnings to users."""
 
 import math
 import re
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 GAP = 2
-# Names are shortened to this much before columns are moved below; and to this much where even one column asks for it.
+# Names are shortened to this width before columns are moved below, and to the second if one column alone needs it.
 SHORT_NAMES = 20
 SHORTEST_NAMES = 8
-# What a closed gate leaves of a standard deviation is written as 0.
+# Smaller numbers are written as 0, such as the standard deviation behind a closed gate.
 NOTHING = 1e-30
 SMALL, LARGE = 1e-4, 1e6
-# Aligned decimal points may make a column so much wider.
+# Aligned decimal points may widen a column by this much.
 SLACK = 2
-# Where a table is too wide, these begin its lower part.
+# If a table is too wide, its lower part begins with these.
 DIAGNOSTICS = ("rhat", "gate_rhat")
 CHANCES = {"p_positive", "inclusion"}
 DECIMALS = {"rhat": 3, "gate_rhat": 3, "ess_bulk": 0, "ess_tail": 0, "gate_ess": 0, "accuracy": 1}
 # Columns of words.
 TEXTS = frozenset({"note"})
-# Columns that need no more decimals than the spread beside them.
+# Columns whose decimals are chosen by the standard error in another column.
 SPREADS = {
     "coefficient": "sd",
     "estimate": "sd",
@@ -42,27 +42,27 @@ SPREADS = {
     "variational": "variational sd",
     "Gibbs": "Gibbs sd",
 }
-# What moves a cursor, colours a terminal, ends a line, turns the direction of writing, or is no character at all.
+# Control characters: cursor movement, colours, line ends, writing direction, and lone surrogates.
 CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def visible(text: object) -> str:
-    """The text with its control characters written as Python writes them, such as ``\\x1b``: names may be hostile."""
-    return CONTROLS.sub(lambda found: repr(found[0])[1:-1], str(text))
+    """The text with control characters escaped, such as ``\\x1b``: names may be hostile."""
+    return CONTROLS.sub(lambda match: repr(match[0])[1:-1], str(text))
 
 
 def visible_lines(text: object) -> str:
-    """The same of a text of several lines."""
+    """The text of several lines with control characters escaped."""
     return "\n".join(map(visible, str(text).split("\n")))
 
 
 def html_text(text: object) -> str:
-    """The text as HTML shows it."""
+    """The text escaped for HTML, control characters included."""
     return escape(visible(text))
 
 
 def number(value: float, spread: float | None = None, digits: int = 3) -> str:
-    """A number with a few digits, or with the decimals that its spread asks for and one digit more at most."""
+    """A number with ``digits`` significant digits, or with the decimals that its standard error ``spread`` warrants."""
     if not math.isfinite(value):
         return "–" if math.isnan(value) else "∞" if value > 0 else "-∞"
     size = abs(value)
@@ -82,12 +82,12 @@ def told(value: float, digits: int = 3) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """A number of things, such as "1 iteration" and "2 iterations"."""
+    """A count with its noun, such as "1 iteration" or "2 iterations"."""
     return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def fixed(value: float, decimals: int) -> str:
-    """A number with so many decimals, and no minus before zeros."""
+    """A number with this many decimals, without a negative zero."""
     if not math.isfinite(value):
         return number(value)
     text = f"{value:.{decimals}f}"
@@ -95,7 +95,7 @@ def fixed(value: float, decimals: int) -> str:
 
 
 def chance(value: float) -> str:
-    """A probability; one that is as good as 0 or 1 is said to be near it."""
+    """A probability with three decimals, or "<0.001" or ">0.999"."""
     if math.isnan(value):
         return number(value)
     return "<0.001" if value < 0.001 else ">0.999" if value > 0.999 else f"{value:.3f}"
@@ -106,7 +106,7 @@ def _magnitude(size: float) -> int:
 
 
 def cells(frame: "pd.DataFrame") -> list[list[str]]:
-    """The texts of a table, row by row, each by the kind of its column."""
+    """The formatted cells of a table, row by row."""
     columns = [_column(str(name), frame) for name in frame.columns]
     return [list(row) for row in zip(*columns, strict=True)] if columns else [[] for _ in range(len(frame))]
 
@@ -126,7 +126,7 @@ def _column(name: str, frame: "pd.DataFrame") -> list[str]:
 
 
 def table(frame: "pd.DataFrame", width: int = WIDTH) -> str:
-    """A table no wider than this: long names are shortened, and columns that do not fit stand below the others."""
+    """A table as text of at most ``width`` columns: long names are shortened, surplus columns go below."""
     columns = [_aligned(str(name), _column(str(name), frame)) for name in frame.columns]
     levels = _levels(frame)
     room = width - sum(min(_widest(level), SHORT_NAMES) for level in levels) - GAP * (len(levels) - 1)
@@ -134,22 +134,22 @@ def table(frame: "pd.DataFrame", width: int = WIDTH) -> str:
 
 
 def _parts(columns: list[list[str]], room: int) -> list[list[list[str]]]:
-    """Columns that fit side by side into this much room."""
+    """Split columns into groups that fit side by side into ``room`` characters."""
     widths = [GAP + _widest(column) for column in columns]
     if sum(widths) <= room:
         return [columns]
-    parts, left = [[columns[0]]], room - widths[0]
+    parts, remaining = [[columns[0]]], room - widths[0]
     for column, width in zip(columns[1:], widths[1:], strict=True):
-        if width > left or column[0] in DIAGNOSTICS:
+        if width > remaining or column[0] in DIAGNOSTICS:
             parts.append([])
-            left = room
+            remaining = room
         parts[-1].append(column)
-        left -= width
+        remaining -= width
     return parts
 
 
 def _joined(levels: list[list[str]], columns: list[list[str]], width: int) -> str:
-    """Lines of the names and of some columns."""
+    """Lines with the names at the left and these columns."""
     names = _narrowed(levels, width - sum(GAP + _widest(column) for column in columns))
     left = [[text.ljust(width) for text in level] for level in names for width in [_widest(level)]]
     right = [[text.rjust(width) for text in column] for column in columns for width in [_widest(column)]]
@@ -157,7 +157,7 @@ def _joined(levels: list[list[str]], columns: list[list[str]], width: int) -> st
 
 
 def _levels(frame: "pd.DataFrame") -> list[list[str]]:
-    """The names of the rows, level by level, below the level's own name; a name that goes on is written once."""
+    """Columns of the index, one for each level, with its name as header; repeated names are left blank."""
     index = frame.index
     heads = ["" if name is None else visible(name) for name in index.names]
     rows = [[visible(part) for part in (label if isinstance(label, tuple) else (label,))] for label in index]
@@ -182,7 +182,7 @@ def _narrowed(levels: list[list[str]], room: int) -> list[list[str]]:
 
 
 def shortened(text: str, width: int) -> str:
-    """A name with its middle left out where it is too long."""
+    """A name, abbreviated in the middle if it is longer than ``width``."""
     if len(text) <= width:
         return text
     tail = (width - 1) // 2
@@ -190,7 +190,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def _aligned(head: str, texts: list[str]) -> list[str]:
-    """A column below its head, with the decimal points below each other, unless that makes it much wider."""
+    """A column with its header and aligned decimal points, unless these widen it by more than ``SLACK``."""
     ends = [len(text) - len(text.partition(".")[0]) for text in texts]
     most = max((end for end, text in zip(ends, texts, strict=True) if "e" not in text), default=0)
     aligned = [text + " " * max(most - end, 0) for end, text in zip(ends, texts, strict=True)]
@@ -203,20 +203,20 @@ def _widest(column: list[str]) -> int:
 
 
 def wrapped(text: str, width: int = WIDTH) -> str:
-    """Text in lines of this width; words are not broken."""
+    """Text wrapped to this width; words are not broken."""
     lines = map(visible, text.splitlines())
     parts = (textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) for line in lines)
     return "\n".join("\n".join(part) for part in parts)
 
 
 def listed(names: Sequence[object], most: int = 20) -> str:
-    """Names in a sentence; of very many the first ones."""
+    """Names as a list for a sentence; of more than ``most`` the first ones."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{list(names[:most])}{more}"
 
 
 def html_frame(caption: str, frame: "pd.DataFrame", most: int) -> str:
-    """The first rows of a table as HTML; the caption says where rows are left out."""
+    """The first ``most`` rows of a table as HTML; the caption says if rows are left out."""
     shown = frame.iloc[:most]
     if len(shown) < len(frame):
         caption = f"{caption} ({len(shown)} of {len(frame)} shown)"
@@ -228,7 +228,7 @@ def html_frame(caption: str, frame: "pd.DataFrame", most: int) -> str:
 def html_table(
     caption: str, heads: Sequence[object], names: Sequence[Sequence[object]], texts: Sequence[list[str]]
 ) -> str:
-    """A table as plain HTML with all texts escaped: names of rows at the left, and then their texts."""
+    """A table as plain HTML with all texts escaped: row names at the left, then the cells."""
     head = "".join(f'<th scope="col">{html_text(name)}</th>' for name in heads)
     rows = []
     for labels, row in zip(names, texts, strict=True):
@@ -249,7 +249,7 @@ _MUTED: ContextVar[tuple[type[Warning], ...]] = ContextVar("_MUTED", default=())
 
 @contextmanager
 def muted(category: type[Warning]) -> Iterator[None]:
-    """Drop what ``warn_user`` would say of this category, in this thread alone: filters belong to the process."""
+    """Suppress ``warn_user`` for this category in this thread alone; filters are process-wide."""
     token = _MUTED.set((*_MUTED.get(), category))
     try:
         yield
@@ -269,10 +269,10 @@ def warn_user(message: str, category: type[Warning]) -> None:
 
 @contextmanager
 def ignored(*categories: type[Warning], message: str = "") -> Iterator[None]:
-    """Ignore warnings that other libraries give; a ``message`` begins with this pattern.
+    """Ignore warnings of other libraries whose message begins with the pattern ``message``.
 
-    Filters of warnings belong to the process. Two threads that replaced and restored them in turns would leave wrong
-    ones behind: here one thread at a time does so. What is computed for each prediction must do without.
+    Warning filters are process-wide. Two threads that replaced and restored them in turns would leave wrong ones
+    behind: here one thread at a time does so. Predictions must not use it.
     """
     with _FILTERS, warnings.catch_warnings():
         for category in categories:

@@ -1,4 +1,4 @@
-"""What takes its time, told on stderr: a bar with the time that is left, or a line that is written over."""
+"""Progress on stderr: a bar with the remaining time, or one line that is overwritten."""
 
 import sys
 import time
@@ -9,27 +9,27 @@ from typing import final
 
 
 def in_notebook() -> bool:
-    """Whether the session is that of a notebook."""
+    """Whether the code runs in a notebook."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return shell is not None and hasattr(shell, "kernel")
 
 
-def somebody_looks() -> bool:
-    """Whether what is written on stderr is seen as it comes: in a terminal or a notebook."""
+def is_interactive() -> bool:
+    """Whether stderr is shown as it is written: in a terminal or a notebook."""
     return in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
 
 
 @contextmanager
 def bar(what: str, total: int, *, shown: bool | None = None) -> Iterator[Callable[[int], None]]:
-    """A function that is told how much has been done. None shows a bar where somebody looks: a terminal, a notebook."""
+    """Context of a progress bar: yields a function of the amount done. ``shown=None`` shows it if interactive."""
     notebook = in_notebook()
-    if shown is False or (shown is None and not somebody_looks()):
+    if shown is False or (shown is None and not is_interactive()):
         yield lambda done: None
         return
     if not _has("rich") or (notebook and not _has("ipywidgets")):
-        with _plain(what, max(1, total)) as tell:
-            yield tell
+        with _plain(what, max(1, total)) as update:
+            yield update
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -46,38 +46,38 @@ def _has(package: str) -> bool:
 
 @contextmanager
 def _plain(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A line that is written over, where bars can't be drawn: the share that is done, and the seconds left."""
+    """One overwritten line for where bars can't be drawn: the percentage done, and the seconds left."""
     line, begun = SharedLine(), time.monotonic()
 
-    def tell(done: int) -> None:
-        left = (time.monotonic() - begun) * (total - done) / max(1, done)
-        line.show(what, f"{what}: {100 * done // total} %, {left:.0f} s left")
+    def update(done: int) -> None:
+        seconds_left = (time.monotonic() - begun) * (total - done) / max(1, done)
+        line.show(what, f"{what}: {100 * done // total} %, {seconds_left:.0f} s left")
 
     try:
-        yield tell
+        yield update
     finally:
         line.end(what)
 
 
 @final
 class SharedLine:
-    """A line for several that are under way at once: it shows what the first of them says, and how many others go on.
+    """Progress line of several concurrent tasks: the text of the first one, and the number of the others.
 
-    It ends when all of them have.
+    It ends with the last of them.
     """
 
     def __init__(self) -> None:
         self._texts: dict[Hashable, str] = {}
         self._shown = ""
 
-    def show(self, who: Hashable, text: str) -> None:
-        """Take note of how far one of them is."""
-        self._texts[who] = text
+    def show(self, task: Hashable, text: str) -> None:
+        """Update the text of a task."""
+        self._texts[task] = text
         self._write()
 
-    def end(self, who: Hashable) -> None:
-        """Take note that one of them has ended."""
-        if self._texts.pop(who, None) is not None:
+    def end(self, task: Hashable) -> None:
+        """Remove a task that has ended."""
+        if self._texts.pop(task, None) is not None:
             self._write()
         if self._shown and not self._texts:
             self._shown = ""

@@ -1,8 +1,8 @@
-"""Sum a function over blocks of rows, in threads, in an order that does not depend on them.
+"""Sum a function over blocks of rows in threads, in an order that does not depend on the number of threads.
 
-Blocks are small enough for a core's cache, and long enough that threads seldom wait for Python's lock. Neighbouring
-blocks form chunks; a chunk is summed by one thread, and chunks are added in their order. Where blocks and chunks begin
-depends on the shape of the data alone, so every number of threads gives the same sums to the last bit.
+Blocks are small enough for a core's cache, and large enough that threads seldom wait for the GIL. Consecutive blocks
+form chunks; each chunk is summed by one thread, and chunks are added in order. Block and chunk boundaries depend on the
+shape of the data alone, so sums are bitwise identical for every number of threads.
 """
 
 import os
@@ -20,12 +20,12 @@ from vbsvm.base.cached import new_lock
 
 BLOCK_CELLS = 2**17
 CHUNKS = 64
-# In narrower tables a block's operations are so short that threads do nothing but wait for Python's lock.
+# In narrower tables operations on a block are so short that threads only wait for the GIL.
 THREADED_COLUMNS = 24
 
 
 class Addable(Protocol):
-    """What a kernel returns: something that can be summed over blocks."""
+    """Result of a kernel: anything that can be summed over blocks."""
 
     def __add__(self, other: Self, /) -> Self:
         """Add two blocks' results."""
@@ -37,11 +37,11 @@ A = TypeVar("A")
 
 
 def block_rows(n_columns: int) -> int:
-    """Rows in a block; in wide data so many that adding two grams costs little beside forming one."""
+    """Number of rows of a block; in wide data large enough that adding two grams costs little."""
     return max(BLOCK_CELLS // max(n_columns, 1), n_columns)
 
 
-def fold(n_rows: int, n_columns: int, kernel: Callable[[], Callable[[int, slice], T]]) -> T:
+def sum_over_rows(n_rows: int, n_columns: int, kernel: Callable[[], Callable[[int, slice], T]]) -> T:
     """Sum ``kernel()(index, rows)`` over all blocks of ``block_rows`` rows."""
     size = block_rows(n_columns)
 
@@ -49,14 +49,16 @@ def fold(n_rows: int, n_columns: int, kernel: Callable[[], Callable[[int, slice]
         of_block = kernel()
         return lambda index: of_block(index, slice(index * size, min((index + 1) * size, n_rows)))
 
-    return fold_blocks(-(-n_rows // size), n_columns, of_thread)
+    return sum_over_blocks(-(-n_rows // size), n_columns, of_thread)
 
 
-def fold_blocks(n_blocks: int, n_columns: int, kernel: Callable[[], Callable[[int], T]], *, light: bool = False) -> T:
+def sum_over_blocks(
+    n_blocks: int, n_columns: int, kernel: Callable[[], Callable[[int], T]], *, memory_bound: bool = False
+) -> T:
     """Sum ``kernel()(index)`` over all blocks, in threads where blocks are wide enough.
 
-    ``kernel`` is called once in each thread and may allocate the work space that its blocks share. A ``light`` one,
-    which reads every number once or so, is as fast without threads: it waits for memory.
+    ``kernel`` is called once in each thread and may allocate work space that its blocks share. A ``memory_bound`` one,
+    which reads every number about once, runs without threads: these would not be faster.
     """
     with _limit as threads:
         if n_blocks == 1:
@@ -68,36 +70,36 @@ def fold_blocks(n_blocks: int, n_columns: int, kernel: Callable[[], Callable[[in
         def sum_chunk(chunk: range) -> T:
             if not hasattr(of_thread, "kernel"):
                 of_thread.kernel = kernel()
-            return sum_of(map(of_thread.kernel, chunk))
+            return sum_terms(map(of_thread.kernel, chunk))
 
-        if threads == 1 or light or n_columns < THREADED_COLUMNS:
-            return sum_of(map(sum_chunk, chunks))
-        return sum_of(_in_order(_pool(os.getpid(), threads), sum_chunk, chunks, 2 * threads))
+        if threads == 1 or memory_bound or n_columns < THREADED_COLUMNS:
+            return sum_terms(map(sum_chunk, chunks))
+        return sum_terms(_map_in_order(_pool(os.getpid(), threads), sum_chunk, chunks, 2 * threads))
 
 
 @cache
 def _pool(process: int, threads: int) -> ThreadPoolExecutor:
-    """Threads that are kept, as starting them takes longer than many a sum; another process needs its own."""
+    """Thread pool of a process, which is reused: starting threads takes longer than many a sum."""
     return ThreadPoolExecutor(threads)
 
 
-def sum_of(terms: Iterator[T]) -> T:
-    """Sum of terms, in their order; there is at least one."""
+def sum_terms(terms: Iterator[T]) -> T:
+    """Sum of at least one term, in order."""
     total = next(terms)
     for term in terms:
         total = total + term
     return total
 
 
-def _in_order(pool: ThreadPoolExecutor, call: Callable[[A], T], items: list[A], ahead: int) -> Iterator[T]:
-    """Yield results in the order of the items, with few of them in memory; leave nothing running behind."""
+def _map_in_order(pool: ThreadPoolExecutor, call: Callable[[A], T], items: list[A], ahead: int) -> Iterator[T]:
+    """Yield ``call(item)`` in the order of the items, at most ``ahead`` at a time; cancel the rest on exit."""
     waiting: list[Future[T]] = []
-    rest = iter(items)
+    remaining = iter(items)
     try:
-        waiting.extend(pool.submit(call, item) for item in islice(rest, ahead))
+        waiting.extend(pool.submit(call, item) for item in islice(remaining, ahead))
         while waiting:
             result = waiting.pop(0).result()
-            waiting.extend(pool.submit(call, item) for item in islice(rest, 1))
+            waiting.extend(pool.submit(call, item) for item in islice(remaining, 1))
             yield result
     finally:
         for future in waiting:
@@ -105,7 +107,7 @@ def _in_order(pool: ThreadPoolExecutor, call: Callable[[A], T], items: list[A], 
 
 
 class _BlasLimit:
-    """BLAS limits are global to the process: the first pass to enter sets one thread, the last to leave restores."""
+    """Process-wide limit of BLAS to one thread: the first user to enter sets it, the last to leave restores."""
 
     def __init__(self) -> None:
         self._lock = new_lock()
@@ -114,7 +116,7 @@ class _BlasLimit:
         self._limiter: Any = None
 
     def __enter__(self) -> int:
-        """Hold BLAS to one thread; return how many threads it could use before."""
+        """Limit BLAS to one thread; return the number of threads that it used before."""
         with self._lock:
             if self._inside == 0:
                 blas = _controller().select(user_api="blas")
@@ -124,7 +126,7 @@ class _BlasLimit:
             return self._threads
 
     def __exit__(self, *error: object) -> None:
-        """Give BLAS its threads back when no other pass is under way."""
+        """Restore the number of threads of BLAS when no other user is left."""
         with self._lock:
             self._inside -= 1
             if self._inside == 0:
@@ -136,10 +138,10 @@ _limit = _BlasLimit()
 
 @cache
 def _controller() -> ThreadpoolController:
-    """Look for the BLAS libraries once: it takes longer than a pass over a small table."""
+    """Controller of the BLAS libraries, looked up once: this takes longer than a pass over a small table."""
     return ThreadpoolController()
 
 
 def single_threaded_blas() -> AbstractContextManager[int]:
-    """Hold BLAS to one thread, and give the number that it could use: small products in threads wait for each other."""
+    """Context that limits BLAS to one thread: with more, small products in several threads wait for each other."""
     return _limit

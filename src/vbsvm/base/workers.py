@@ -1,8 +1,8 @@
-"""Processes that are given functions once, with all the data in them, and then short questions.
+"""Worker processes that receive functions with their data once, and then calls with small arguments.
 
-A worker is this interpreter started anew, whatever the main script looks like. All that joins it to this process are
-pipes, and a file without a name from which all workers map the same arrays: nothing could be left behind. A worker ends
-when its pipe closes, which the system does when this process ends, however it ends.
+A worker is a new interpreter, independent of the main script. It is connected to this process by pipes, and by an
+unnamed file from which all workers map the same arrays, so that nothing is left behind. A worker ends when its pipe
+closes, which the system does when this process ends in any way.
 """
 
 import io
@@ -23,22 +23,22 @@ from typing import IO, Any, Self, final
 
 import numpy as np
 
-# Arrays begin at the same place in a line of the processor's cache as they did: vector instructions add accordingly.
+# Arrays keep their offset within a cache line, on which the order of summation of vector instructions depends.
 CACHE_LINE = 64
-SECONDS_BETWEEN_LOOKS = 1.0
+SECONDS_BETWEEN_CHECKS = 1.0
 BEGIN = "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); from vbsvm.base.workers import serve; serve()"
-# What a pipe says of a process that is no more.
+# Errors of a pipe whose process has ended.
 _ENDED = (BrokenPipeError, ConnectionResetError, EOFError, pickle.UnpicklingError)
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class WorkerError(RuntimeError):
-    """Workers that can't be started or reached, or have ended; what they were asked can be done without them."""
+    """Workers that can't be started or reached, or have ended; callers may compute without them."""
 
 
 @final
 class Workers:
-    """So many workers, which know these functions by their numbers."""
+    """``n`` workers, which call these functions by number."""
 
     def __init__(self, functions: Sequence[Callable[[Any], Any]], n: int) -> None:
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -47,12 +47,12 @@ class Workers:
             with _shared_file(payload) or nullcontext() as file:
                 number = None if file is None else file.fileno()
                 for _ in range(n):
-                    self._processes.append(_started(number))
+                    self._processes.append(_start_worker(number))
                 for process in self._processes:
                     _send(process, sys.path)
                     payload.send(process, number)
                 for process in self._processes:
-                    _answer_of(_reply(process))
+                    _result_or_raise(_reply(process))
         except BaseException as error:
             self.close()
             if isinstance(error, _ENDED):
@@ -61,16 +61,16 @@ class Workers:
                 raise WorkerError(str(error) or type(error).__name__) from error
             raise
 
-    def answers(self, number: int, questions: Sequence[Any]) -> list[Any]:
-        """What the function of this number makes of each question; its errors are raised here."""
+    def call(self, number: int, arguments: Sequence[Any]) -> list[Any]:
+        """Results of the function of this number for each argument; its errors are raised here."""
         n = len(self._processes)
         try:
-            for k, question in enumerate(questions):
-                _send(self._processes[k % n], (number, question))
-            replies = [_reply(self._processes[k % n]) for k in range(len(questions))]
+            for k, argument in enumerate(arguments):
+                _send(self._processes[k % n], (number, argument))
+            replies = [_reply(self._processes[k % n]) for k in range(len(arguments))]
         except _ENDED as error:
             raise WorkerError("a worker process has ended") from error
-        return [_answer_of(reply) for reply in replies]
+        return [_result_or_raise(reply) for reply in replies]
 
     def close(self) -> None:
         """End all of them."""
@@ -89,23 +89,23 @@ class Workers:
 
 
 class _Payload:
-    """Functions as a pickle, and apart from it the numbers in their arrays, each with its place in a common memory."""
+    """Functions as a pickle, with the arrays out of band, each with its position in shared memory."""
 
     def __init__(self, functions: tuple[Callable[[Any], Any], ...]) -> None:
         buffers: list[pickle.PickleBuffer] = []
         text = io.BytesIO()
         _Pickler(text, 5, buffer_callback=buffers.append).dump(functions)
         self.pickled, self.raw = text.getvalue(), [buffer.raw() for buffer in buffers]
-        self.places, end = [], 0
+        self.positions, end = [], 0
         for buffer in self.raw:
             begin = end + (_address(buffer) - end) % CACHE_LINE
             end = begin + len(buffer)
-            self.places.append((begin, end))
+            self.positions.append((begin, end))
         self.size = end + 1
 
     def send(self, process: "subprocess.Popen[bytes]", file: int | None) -> None:
-        """Send the pickle, and where the arrays are; without a file these follow."""
-        _send(process, (file, self.size, self.places, self.pickled))
+        """Send the pickle and the positions of the arrays; without a file the arrays follow."""
+        _send(process, (file, self.size, self.positions, self.pickled))
         if file is None:
             pipe = _open(process.stdin)
             for buffer in self.raw:
@@ -114,10 +114,10 @@ class _Payload:
 
 
 class _Pickler(pickle.Pickler):
-    """A pickler by which arrays that are mapped from a file go as its name, and a repeated number as one number."""
+    """Pickler that sends memory-mapped arrays as the name of their file, and broadcast arrays once."""
 
     def reducer_override(self, obj: Any) -> Any:
-        """How such an array is made again."""
+        """Reconstruction of such an array."""
         if not isinstance(obj, np.ndarray) or obj.dtype.hasobject or not obj.size:
             return NotImplemented
         if 0 in obj.strides and not (obj.flags.c_contiguous or obj.flags.f_contiguous):
@@ -130,9 +130,9 @@ class _Pickler(pickle.Pickler):
 
 
 def _file_of(array: Any) -> "np.memmap[Any, Any] | None":
-    """The mapped file that an array is a view of, if it has the same numbers.
+    """The memory-mapped file that an array is a view of, or None.
 
-    It is the last one: a slice of it calls itself mapped as well, with the whole one's offset.
+    It is the last base: a slice of it is a ``memmap`` as well, with the offset of the whole.
     """
     file = None
     while array is not None:
@@ -149,13 +149,13 @@ def _mapped(path: str, offset: int, dtype: Any, shape: tuple[int, ...], strides:
 
 
 def _shared_file(payload: _Payload) -> IO[bytes] | None:
-    """The arrays of a payload in a file without a name; None where that is not possible: they go through the pipes."""
+    """An unnamed file with the arrays of a payload, or None if not possible: then they go through the pipes."""
     if os.name == "nt":
         return None
     file = None
     try:
         file = tempfile.TemporaryFile()  # noqa: SIM115  (the caller closes it)
-        for buffer, (begin, _) in zip(payload.raw, payload.places, strict=True):
+        for buffer, (begin, _) in zip(payload.raw, payload.positions, strict=True):
             file.seek(begin)
             file.write(buffer)
         file.truncate(payload.size)
@@ -167,8 +167,8 @@ def _shared_file(payload: _Payload) -> IO[bytes] | None:
     return file
 
 
-def _started(file: int | None) -> "subprocess.Popen[bytes]":
-    """A worker in a process group of its own, so that Ctrl-C is left to this process."""
+def _start_worker(file: int | None) -> "subprocess.Popen[bytes]":
+    """Start a worker in its own process group, so that only this process receives Ctrl-C."""
     command = [multiprocessing.spawn.get_executable(), "-P", "-c", BEGIN]
     files = () if file is None else (file,)
     on_windows, pipe = os.name == "nt", subprocess.PIPE
@@ -198,44 +198,44 @@ def _reply(process: "subprocess.Popen[bytes]") -> tuple[bool, Any]:
     return pickle.load(_open(process.stdout))
 
 
-def _answer_of(reply: tuple[bool, Any]) -> Any:
-    done, answer = reply
+def _result_or_raise(reply: tuple[bool, Any]) -> Any:
+    done, result = reply
     if not done:
-        raise answer
-    return answer
+        raise result
+    return result
 
 
 def _address(raw: memoryview) -> int:
     return np.frombuffer(raw, np.uint8).ctypes.data if len(raw) else 0
 
 
-# What a worker does
+# Code of a worker
 
 
 def serve() -> None:
-    """Load the functions, and answer until this process's parent is gone."""
-    questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what others print may not come between
+    """Main loop of a worker: load the functions, then execute calls until the parent process ends."""
+    calls, results = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # printed output must not mix with results
     threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
     waiting: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
     functions: tuple[Callable[[Any], Any], ...] = ()
 
     def load() -> None:
         nonlocal functions
-        functions = _loaded(questions)
+        functions = _load_functions(calls)
 
-    _answer(answers, load)
-    threading.Thread(target=_read, args=(questions, waiting), daemon=True).start()
+    _execute(results, load)
+    threading.Thread(target=_read, args=(calls, waiting), daemon=True).start()
     while True:
-        number, question = waiting.get()
-        _answer(answers, lambda: functions[number](question))  # noqa: B023
+        number, argument = waiting.get()
+        _execute(results, lambda: functions[number](argument))  # noqa: B023
 
 
-def _loaded(pipe: IO[bytes]) -> Any:
-    file, size, places, text = pickle.load(pipe)
+def _load_functions(pipe: IO[bytes]) -> Any:
+    file, size, positions, text = pickle.load(pipe)
     memory = mmap.mmap(-1, size) if file is None else mmap.mmap(file, size, access=mmap.ACCESS_COPY)
     view = memoryview(memory)
-    buffers = [view[begin:end] for begin, end in places]
+    buffers = [view[begin:end] for begin, end in positions]
     if file is None:
         for buffer in buffers:
             _fill(pipe, buffer)
@@ -249,34 +249,34 @@ def _fill(pipe: Any, part: memoryview) -> None:
         part = part[pipe.readinto(part) or os._exit(0) :]
 
 
-def _answer(pipe: IO[bytes], call: Callable[[], Any]) -> None:
-    """Send what a call gives, or its error; without memory for it, or a reader, there is nothing left to do."""
+def _execute(pipe: IO[bytes], call: Callable[[], Any]) -> None:
+    """Send the result of a call, or its error; exit if memory or the reader is gone."""
     try:
-        answer = pickle.dumps((True, call()), 5)
+        reply = pickle.dumps((True, call()), 5)
     except MemoryError:
         os._exit(1)
     except Exception as error:
-        answer = _error(error)
+        reply = _error(error)
     try:
-        pipe.write(answer)
+        pipe.write(reply)
         pipe.flush()
     except OSError:
         os._exit(0)
 
 
 def _error(error: Exception) -> bytes:
-    """An error with where it arose; one that can't be sent ends the worker, and arises again without it."""
+    """Pickled error with its traceback; one that can't be pickled ends the worker, and is raised again without it."""
     error.add_note(f"In a worker process:\n{traceback.format_exc()}")
     try:
-        answer = pickle.dumps((False, error), 5)
-        pickle.loads(answer)
+        reply = pickle.dumps((False, error), 5)
+        pickle.loads(reply)
     except Exception:
         os._exit(1)
-    return answer
+    return reply
 
 
 def _read(pipe: IO[bytes], waiting: "queue.SimpleQueue[tuple[int, Any]]") -> None:
-    """Read questions while others are answered; the end of the pipe is that of its other end's process."""
+    """Queue calls while others are executed; exit at the end of the pipe."""
     while True:
         try:
             waiting.put(pickle.load(pipe))
@@ -285,7 +285,7 @@ def _read(pipe: IO[bytes], waiting: "queue.SimpleQueue[tuple[int, Any]]") -> Non
 
 
 def _watch(parent: int) -> None:
-    """End when another process has become the parent: a fork of the old one may hold the pipe open."""
+    """Exit when the parent process has changed: a fork of the old one may keep the pipe open."""
     while os.getppid() == parent:
-        time.sleep(SECONDS_BETWEEN_LOOKS)
+        time.sleep(SECONDS_BETWEEN_CHECKS)
     os._exit(0)

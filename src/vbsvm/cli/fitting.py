@@ -178,7 +178,7 @@ def _fit_table(frame: Any, request: Request) -> "Fit | Classifier":
     _require_categories(frame, text)
     formula = f"`{target}` ~ ." + (f" + (1 | `{request.group}`)" if request.group is not None else "")
     if text:
-        say(f"Note: text columns are used as categories ({tables.listed(text)}).", err=True)
+        say(f"Note: text columns are used as categories ({tables.join_names(text)}).", err=True)
     with tables.numbered(rows):
         return _by_formula(frame, formula, target, request)
 
@@ -203,7 +203,7 @@ def _by_formula(frame: Any, formula: str, outcome: str, request: Request) -> "Fi
         positive = next((level for level in levels if _is_called(level, given)), None)
         if positive is None:
             raise click.ClickException(
-                f"--positive: {given!r} is not a value of {outcome!r}; its values are {tables.listed(levels)}."
+                f"--positive: {given!r} is not a value of {outcome!r}; its values are {tables.join_names(levels)}."
             )
     elif len(levels) > 2:
         several = "there are text columns. Several classes need numeric columns: leave text out with --drop"

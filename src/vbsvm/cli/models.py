@@ -271,7 +271,7 @@ def described(fitted: Any, covariance: str | None = None) -> str:
     if len(fitted.fit_) == 1:
         return str(fitted.fit_[0]._showing(covariance))
     return display.of_several_classes(
-        fitted.fit_, tables.listed(fitted.classes_), fitted.summary(covariance=covariance)
+        fitted.fit_, tables.join_names(fitted.classes_), fitted.summary(covariance=covariance)
     )
 
 

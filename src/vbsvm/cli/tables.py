@@ -16,7 +16,7 @@ import click
 
 from vbsvm.base.printing import visible
 from vbsvm.cli.messages import by_options, say, stdout
-from vbsvm.design.values import meant, renumbered
+from vbsvm.design.values import did_you_mean, renumbered
 from vbsvm.sources import files_text
 from vbsvm.sources.files_text import PACKED, SEPARATORS, TextReader
 from vbsvm.storage.atomic import replacing
@@ -131,7 +131,7 @@ def read(path: str, text: Collection[str] = (), sep: str | None = None, decimal:
             what = f"{ending} files are" if ending else "files without an extension are"
             raise click.ClickException(f"{path}: {what} not supported. {HINTS.get(ending, READ)}")
         frame.columns = [str(name) for name in frame.columns]
-        files_text.require_different(path, list(frame.columns))
+        files_text.check_different(path, list(frame.columns))
     for name in frame.columns:
         if name in text and frame[name].dtype.kind in "iu":
             frame[name] = frame[name].map(str, na_action="ignore")
@@ -159,8 +159,8 @@ def _parsed(path: str, usual: str, sep: str | None, decimal: str | None, text: C
     if notes:
         say(f"Note: {reader.name}: {' and '.join(notes)}.", err=True)
     if columns and next(reversed(columns.values())).missing:
-        reader.require_even(used)
-    words = [name for name, one in columns.items() if name in text or (one.missing and one.held == files_text.TEXT)]
+        reader.check_even(used)
+    words = [name for name, one in columns.items() if name in text or (one.missing and one.kind == files_text.TEXT)]
     if words:
         as_words: dict[str, Any] = {"usecols": words, "dtype": str, "keep_default_na": False, "na_values": [""]}
         (again,) = reader.frames(used, ".", **as_words)
@@ -168,7 +168,7 @@ def _parsed(path: str, usual: str, sep: str | None, decimal: str | None, text: C
     large = [
         name
         for name, one in columns.items()
-        if name not in text and one.held == files_text.NUMBERS and frame[name].dtype.kind == "O"
+        if name not in text and one.kind == files_text.NUMBERS and frame[name].dtype.kind == "O"
     ]
     return frame.assign(**{name: frame[name].map(_integer, na_action="ignore").astype(object) for name in large})
 
@@ -261,7 +261,7 @@ def _named(frame: Any) -> Any:
     """The columns that have a name."""
     unnamed = [k for k, name in enumerate(frame.columns, 1) if not name.strip() or name.startswith("Unnamed: ")]
     if unnamed:
-        told = f"column {unnamed[0]} has" if len(unnamed) == 1 else f"columns {listed(unnamed)} have"
+        told = f"column {unnamed[0]} has" if len(unnamed) == 1 else f"columns {join_names(unnamed)} have"
         say(f"Note: {told} no name in the header and {'is' if len(unnamed) == 1 else 'are'} left out.", err=True)
     return frame.drop(columns=[frame.columns[k - 1] for k in unnamed])
 
@@ -376,11 +376,12 @@ def require_columns(frame: Any, wanted: Iterable[str | None], what: str) -> None
         other = next((sign for sign in ",;\t|" if any(sign in one for one in names)), None)
         hint = "" if other is None else f" If cells are separated by {SEPARATORS[other]}, add --sep {other!r}."
         raise click.ClickException(
-            f"{what}: there is no column {name!r}.{meant(name, names) or f' There are {listed(names)}.'}{hint}"
+            f"{what}: there is no column {name!r}."
+            f"{did_you_mean(name, names) or f' There are {join_names(names)}.'}{hint}"
         )
 
 
-def listed(names: Iterable[object]) -> str:
+def join_names(names: Iterable[object]) -> str:
     """The first names, and how many more there are."""
     shown = [str(name) for name in names]
     return ", ".join(shown[:12]) + (f" and {len(shown) - 12} more" if len(shown) > 12 else "")

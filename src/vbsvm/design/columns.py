@@ -1,4 +1,4 @@
-"""What the columns and factors of a design mean; shared by everything that fits and predicts."""
+"""Columns and grouping factors of a design, for fitting and prediction alike."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ INTERCEPT = "(intercept)"
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class FactorPlan:
-    """A grouping factor: its columns, its levels, and which design columns multiply the effects of a level."""
+    """A grouping factor: its columns, its levels, and the design columns that its effects multiply."""
 
     columns: tuple[str, ...]
     levels: Levels
@@ -27,17 +27,17 @@ class FactorPlan:
 
     @property
     def name(self) -> str:
-        """Names of its columns."""
+        """Its column names joined."""
         return ":".join(self.columns)
 
     @property
     def size(self) -> int:
-        """Number of effects of all levels."""
+        """Number of effects over all levels."""
         return len(self.levels) * len(self.slopes)
 
     def encode(self, labels: Sequence[NDArray[Any]]) -> NDArray[np.intp]:
-        """Number of each row's level, or ``UNSEEN``, by the labels in the factor's columns."""
-        self.levels.require_kinds(labels, self.columns)
+        """Level number of each row, or ``UNSEEN``, from the labels in the factor's columns."""
+        self.levels.check_kinds(labels, self.columns)
         return self.levels.encode(labels)
 
 
@@ -59,7 +59,7 @@ class Plan:
 
     @property
     def n_fixed(self) -> int:
-        """Design columns that have coefficients."""
+        """Number of design columns with fixed coefficients."""
         return self.recipe.n_columns - self.n_carried
 
     @property
@@ -68,43 +68,43 @@ class Plan:
         return self.names[: self.n_shown]
 
     def name_of(self, column: int) -> str:
-        """Name of a column of the design; the intercept is none of them."""
+        """Name of a design column other than the intercept."""
         return self.names[column - self.recipe.first]
 
     def shown(self, of_design: NDArray[Any]) -> NDArray[Any]:
-        """What belongs to the columns that users see, of numbers of the design's columns along the last axis."""
+        """Select the users' columns from numbers by design column along the last axis."""
         return of_design[..., self.recipe.first : self.recipe.first + self.n_shown]
 
     def to_user_scale(self, coefficients: Array) -> Array:
-        """Coefficients of the columns that users see, on their scale: means, standard deviations, quantiles or draws.
+        """Convert coefficients (means, sds, quantiles or draws) to the user's scale.
 
         The last axis has all coefficients of the design in, and those of the shown columns out.
         """
         return self.shown(coefficients) / self.recipe.scale[: self.n_shown]
 
     def covariance_to_user_scale(self, covariance: Array) -> Array:
-        """The same of a covariance matrix."""
+        """Convert a covariance matrix to the user's scale."""
         return self.to_user_scale(self.to_user_scale(covariance).T).T
 
     @property
     def intercept_row(self) -> Array:
-        """The t for which tᵀθ is the intercept on the user's scale: 1, and −centre/scale of what users see."""
+        """The vector t such that tᵀθ is the intercept on the user's scale."""
         row = np.zeros(self.n_fixed)
         row[: self.recipe.first] = 1.0
         self.shown(row)[:] = (-self.recipe.centre / self.recipe.scale)[: self.n_shown]
         return row
 
     def intercepts(self, draws: Array) -> Array:
-        """The intercept on the user's scale of each draw of the design's coefficients, in a model that has one."""
+        """Intercept on the user's scale of each draw of the coefficients."""
         return draws[..., 0] - self.shown(draws) @ (self.recipe.centre / self.recipe.scale)[: self.n_shown]
 
     def units(self, factor: FactorPlan) -> list[float]:
-        """What makes each effect of a factor, which is one of a design column, an effect of the user's column."""
+        """Factors that convert a grouping factor's effects to the user's scale."""
         columns = [slope - self.recipe.first for slope in factor.slopes]
         return [1.0 if column < 0 else 1.0 / float(self.recipe.scale[column]) for column in columns]
 
     def first_effects(self) -> list[int]:
-        """Where each factor's effects begin among the coefficients."""
+        """Index of each factor's first effect among the coefficients."""
         sizes = [factor.size for factor in self.factors]
         return [self.n_fixed + sum(sizes[:k]) for k in range(len(sizes))]
 
@@ -112,7 +112,7 @@ class Plan:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """A table of numbers, and the level of each row in each factor (``UNSEEN`` where it was not there in fit).
+    """A numeric table, and the level of each row in each factor (``UNSEEN`` for new levels).
 
     Where the table holds NaN, ``multipliers`` (rows × links) say what a unit of a missing input adds to other columns.
     Where categories are missing, the table's rows are ``candidates``.
@@ -124,7 +124,7 @@ class Encoded:
     candidates: Candidates | None = None
 
     def take(self, which: NDArray[np.intp]) -> "Encoded":
-        """Some rows, or all in another order; the table lies column by column."""
+        """Select or reorder rows; the table is stored by column."""
         return Encoded(
             self.table.T[:, which].T,
             tuple(levels[which] for levels in self.levels),
@@ -133,7 +133,7 @@ class Encoded:
         )
 
     def first_unseen(self) -> tuple[int, int] | None:
-        """Factor and row of the first level that was not seen in fit."""
+        """Factor and row of the first unseen level, or None."""
         for factor, levels in enumerate(self.levels):
             rows = np.flatnonzero(levels == UNSEEN)
             if len(rows):

@@ -1,4 +1,4 @@
-"""Frames of any kind become pandas frames with the columns that are used; errors name the rows of missing values."""
+"""Convert data frames of any kind to pandas with the columns in use; errors name the rows of missing values."""
 
 import numbers
 from collections.abc import Callable, Container, Iterable, Sequence, Sized
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.design import values
-from vbsvm.design.values import listed, meant
+from vbsvm.design.values import did_you_mean, join_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,7 +18,7 @@ _WORDS = {values.TEXT: "text", values.NUMBER: "numbers", values.TRUTH: "numbers"
 
 def names_of(data: Any) -> list[str]:
     """Column names of a pandas or polars frame, an arrow table, or a dictionary of columns."""
-    require_collected(data, "data")
+    check_collected(data, "data")
     if hasattr(data, "column_names"):
         names = list(data.column_names)
     elif hasattr(data, "columns"):
@@ -29,19 +29,19 @@ def names_of(data: Any) -> list[str]:
         raise TypeError(
             f"data must be a data frame (pandas, polars, arrow) or a dictionary of columns; got {type(data).__name__}."
         )
-    require_unique(names, "The data have")
+    check_unique(names, "The data have")
     return names
 
 
-def require_unique(names: list[Any], subject: str) -> None:
-    """Refuse two columns of one name; ``subject`` is who has them."""
+def check_unique(names: list[Any], subject: str) -> None:
+    """Reject duplicate column names; ``subject`` starts the error message."""
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"{subject} two columns of the name {twice!r}: rename one.")
 
 
-def require_collected(data: Any, name: str) -> None:
-    """Refuse a lazy frame, and a class of frames: a table is needed as it is."""
+def check_collected(data: Any, name: str) -> None:
+    """Reject lazy frames and classes."""
     if isinstance(data, type):
         raise TypeError(f"{name} is the class {data.__name__} itself; a table is needed.")
     if callable(getattr(data, "collect", None)):
@@ -51,7 +51,7 @@ def require_collected(data: Any, name: str) -> None:
 def take(
     data: Any, columns: Sequence[str], kept: NDArray[np.intp] | None = None, may_miss: Container[str] = ()
 ) -> "pd.DataFrame":
-    """Give these columns as a pandas frame; refuse dates, and what is missing where it may not be.
+    """Return these columns as a pandas frame; raise for dates, and for missing values in columns that need all.
 
     ``kept`` are the rows that count. The frame's index has the rows as they were given, and errors name them so.
     """
@@ -59,12 +59,12 @@ def take(
 
     names = names_of(data)
     for name in columns:
-        require_column(names, name)
+        check_column(names, name)
     if not names:
         raise ValueError("The data have no columns.")
-    found = {name: column(data, name) for name in columns or names[:1]}
-    _require_equal_lengths({name: len(one) for name, one in found.items()})
-    frame = pd.DataFrame(found)[list(columns)]
+    columns_by_name = {name: column(data, name) for name in columns or names[:1]}
+    _check_equal_lengths({name: len(values_of_column) for name, values_of_column in columns_by_name.items()})
+    frame = pd.DataFrame(columns_by_name)[list(columns)]
     if kept is not None:
         frame = frame.take(kept)
     if len(frame) == 0:
@@ -72,19 +72,19 @@ def take(
     return frame.assign(**{name: _read(frame[name], name in may_miss) for name in columns})
 
 
-def require_column(names: list[str], name: str | None) -> None:
-    """Refuse a column that is not there; None is not asked for."""
+def check_column(names: list[str], name: str | None) -> None:
+    """Raise if the column does not exist; None is skipped."""
     if name is not None and name not in names:
-        raise ValueError(f"The data have no column {name!r}; they have {listed(names)}.{meant(name, names)}")
+        raise ValueError(f"The data have no column {name!r}; they have {join_names(names)}.{did_you_mean(name, names)}")
 
 
 def missing_rows(data: Any, columns: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
-    """Rows of each of these columns without a value."""
+    """Mask of missing values by column."""
     return {name: column(data, name).isna().to_numpy() for name in columns}
 
 
-def _require_equal_lengths(lengths: dict[str, int]) -> None:
-    """Refuse columns that are longer or shorter than the first."""
+def _check_equal_lengths(lengths: dict[str, int]) -> None:
+    """Raise if columns differ in length."""
     first, n_rows = next(iter(lengths.items()))
     for name, length in lengths.items():
         if length != n_rows:
@@ -92,7 +92,7 @@ def _require_equal_lengths(lengths: dict[str, int]) -> None:
 
 
 def _read(column: Any, may_miss: bool) -> Any:
-    """A column of one kind, in a type that formulaic knows; its index numbers the rows in errors."""
+    """Convert a column to a type for formulaic; its index numbers rows in errors."""
     name, rows = column.name, column.index
     missing = column.isna().to_numpy()
     known = column[~missing].unique() if hasattr(column.dtype, "categories") else column[~missing]
@@ -117,7 +117,7 @@ def _read(column: Any, may_miss: bool) -> Any:
 
 
 def _has_text(kind: type) -> bool:
-    """Whether the text of a value may name a category, as that of an interval; lists, bytes and functions have none."""
+    """Whether values of a type have a text form that may name a category."""
     return not issubclass(kind, Sized | Iterable | Callable) and (kind.__str__, kind.__repr__) != (
         object.__str__,
         object.__repr__,
@@ -125,7 +125,7 @@ def _has_text(kind: type) -> bool:
 
 
 def as_learned(column: Any, kind: str) -> Any:
-    """The column in the kind that it had in fit: numbers become labels again, and labels that are numbers, numbers."""
+    """Convert a column to its type at fitting: numbers to labels or labels to numbers."""
     import pandas as pd
 
     dtype = column.dtype
@@ -137,7 +137,7 @@ def as_learned(column: Any, kind: str) -> Any:
 
 
 def _of_one_kind(column: Any) -> Any:
-    """Refuse text beside numbers, and either beside anything else: there is no order of both."""
+    """Raise if a column mixes text with numbers or other types."""
     if column.dtype.kind != "O":
         return column
     known = column.dropna()
@@ -153,7 +153,7 @@ def _of_one_kind(column: Any) -> Any:
 
 
 def _plain(column: Any, is_input: bool) -> Any:
-    """The column in a type that formulaic knows, without categories that do not occur."""
+    """The column in a type for formulaic, without unused categories."""
     import pandas as pd
 
     dtype = column.dtype
@@ -161,8 +161,8 @@ def _plain(column: Any, is_input: bool) -> Any:
         column = column.cat.remove_unused_categories()
         return column if all(map(_is_label, column.cat.categories)) else column.cat.rename_categories(str)
     known = column.dropna()
-    held = values.kinds_of(np.asarray(known, dtype=object)).keys() if dtype.kind == "O" else set()
-    if held and held <= {values.NUMBER, values.TRUTH}:
+    kinds_found = values.kinds_of(np.asarray(known, dtype=object)).keys() if dtype.kind == "O" else set()
+    if kinds_found and kinds_found <= {values.NUMBER, values.TRUTH}:
         return _numbers(column, known, is_input)
     if dtype.kind == "O" and not all(map(_is_label, known)):
         return column.astype(object).map(str, na_action="ignore").astype(object)
@@ -177,7 +177,7 @@ def _plain(column: Any, is_input: bool) -> Any:
 
 
 def _numbers(column: Any, known: Any, is_input: bool) -> Any:
-    """A column of objects that are numbers; labels beyond 64 bits would coincide as floats."""
+    """Convert a column of Python numbers; labels beyond 64 bits would coincide as floats."""
     import pandas as pd
 
     large = next((row for row, value in known.items() if values.beyond_64_bits(value)), None)
@@ -193,40 +193,40 @@ def _numbers(column: Any, known: Any, is_input: bool) -> Any:
 
 
 def _is_label(value: object) -> bool:
-    """Whether a label is one that files know."""
+    """Whether a label can be stored in model files."""
     return isinstance(value, str | numbers.Real | np.bool_)
 
 
-def _of_arrow(found: Any, name: str) -> Any:
+def _of_arrow(column: Any, name: str) -> Any:
     try:
-        found.validate(full=True)  # text that is none would be found out later
-        return found.to_pandas()
+        column.validate(full=True)  # text that is none would be found out later
+        return column.to_pandas()
     except Exception as error:  # arrow has kinds of errors of its own
         raise TypeError(
-            f"Column {name!r} is an Arrow array of type {found.type}, which can't be read ({error}): make its values "
+            f"Column {name!r} is an Arrow array of type {column.type}, which can't be read ({error}): make its values "
             "numbers or text."
         ) from error
 
 
 def column(data: Any, name: str) -> "pd.Series":
-    """A column of the data as a pandas series with rows 0, 1, …, masked values missing."""
+    """A column as a pandas series with index 0, 1, …, masked values missing."""
     import pandas as pd
 
-    found = data[name]
-    if hasattr(found, "to_pylist"):  # of arrow
-        found = _of_arrow(found, name)
-    elif hasattr(getattr(found, "dtype", None), "is_numeric"):  # of polars
-        found = values.of_polars(found)
-    if isinstance(found, list | tuple | range):
-        found = values.array_of(found) if values.array_of(found).ndim == 1 else values.objects(found)
-    elif str(getattr(found, "dtype", "")) == "object" and found.ndim == 1:
-        found = values.objects(found.tolist())
-    found = values.unmasked(found)
-    if getattr(found, "ndim", 0) != 1 or not hasattr(found, "dtype") or found.dtype.kind == "V":
+    series = data[name]
+    if hasattr(series, "to_pylist"):  # of arrow
+        series = _of_arrow(series, name)
+    elif hasattr(getattr(series, "dtype", None), "is_numeric"):  # of polars
+        series = values.from_polars(series)
+    if isinstance(series, list | tuple | range):
+        series = values.as_array(series) if values.as_array(series).ndim == 1 else values.objects(series)
+    elif str(getattr(series, "dtype", "")) == "object" and series.ndim == 1:
+        series = values.objects(series.tolist())
+    series = values.unmasked(series)
+    if getattr(series, "ndim", 0) != 1 or not hasattr(series, "dtype") or series.dtype.kind == "V":
         raise TypeError(
-            f"Column {name!r} is {values.named(type(found))}; a list or an array with a value a row is needed."
+            f"Column {name!r} is {values.named(type(series))}; a list or an array with a value a row is needed."
         )
-    if isinstance(found, np.ndarray):
-        found = found.astype(found.dtype.newbyteorder("="), copy=False)
-    found = pd.Series(found).reset_index(drop=True)
-    return found.sparse.to_dense() if isinstance(found.dtype, pd.SparseDtype) else found
+    if isinstance(series, np.ndarray):
+        series = series.astype(series.dtype.newbyteorder("="), copy=False)
+    series = pd.Series(series).reset_index(drop=True)
+    return series.sparse.to_dense() if isinstance(series.dtype, pd.SparseDtype) else series

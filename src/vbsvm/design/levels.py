@@ -1,4 +1,4 @@
-"""Labels and groups: summaries of them that add up, and the levels of a grouping factor."""
+"""Labels and groups: additive summaries, and the levels of a grouping factor."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ UNSEEN = -1
 def group_labels(
     labels: NDArray[Any], column: str | int, rows: "Sequence[int] | pd.Index | None" = None
 ) -> NDArray[Any]:
-    """Labels that may name groups: text, numbers or dates, all of one kind; an error names the row of anything else.
+    """Check labels of groups (text, numbers or dates of one kind); errors name the row.
 
     ``rows`` numbers the labels in errors; 0, 1, … by default.
     """
@@ -53,22 +53,22 @@ def _is_number(label: Any) -> bool:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Levels:
-    """Sorted labels of each column of the factor, and which combinations of them occurred."""
+    """Sorted labels of each column of a factor, and the combinations that occurred."""
 
     parts: tuple[NDArray[Any], ...]
     seen: NDArray[np.intp]
 
     @staticmethod
     def learn(columns: Sequence[NDArray[Any]]) -> tuple["Levels", NDArray[np.intp]]:
-        """Take the levels that occur; also give the number of each row's."""
+        """The levels that occur, and the level number of each row."""
         pairs = [np.unique(labels, return_inverse=True) for labels in columns]
         parts = tuple(values for values, _ in pairs)
-        seen, found = np.unique(_combine(parts, [codes for _, codes in pairs]), return_inverse=True)
-        return Levels(parts, seen), found
+        seen, row_levels = np.unique(_combine(parts, [codes for _, codes in pairs]), return_inverse=True)
+        return Levels(parts, seen), row_levels
 
     @staticmethod
-    def of_labels(labels: NDArray[Any]) -> "Levels":
-        """The levels of a factor of one column, from its sorted labels."""
+    def from_labels(labels: NDArray[Any]) -> "Levels":
+        """The levels of a one-column factor, from its sorted labels."""
         return Levels((labels,), np.arange(len(labels)))
 
     def __len__(self) -> int:
@@ -76,23 +76,23 @@ class Levels:
         return len(self.seen)
 
     def extended(self, columns: Sequence[NDArray[Any]]) -> tuple["Levels", NDArray[np.intp]]:
-        """These levels and those of other labels; and where the former stand among all."""
-        places = np.unravel_index(self.seen, [len(values) for values in self.parts])
-        own = [values[codes] for values, codes in zip(self.parts, places, strict=True)]
-        levels, found = Levels.learn([np.concatenate(pair) for pair in zip(own, columns, strict=True)])
-        return levels, found[: len(self)]
+        """Union with the levels of other labels, and the positions of the former levels in it."""
+        codes_by_column = np.unravel_index(self.seen, [len(values) for values in self.parts])
+        former = [values[codes] for values, codes in zip(self.parts, codes_by_column, strict=True)]
+        levels, row_levels = Levels.learn([np.concatenate(pair) for pair in zip(former, columns, strict=True)])
+        return levels, row_levels[: len(self)]
 
     @property
     def labels(self) -> list[Any]:
-        """Label of each level; a tuple where the factor has several columns."""
+        """Label of each level; tuples if the factor has several columns."""
         if len(self.parts) == 1:
             return list(self.parts[0])
         places = np.unravel_index(self.seen, [len(values) for values in self.parts])
         columns = (values[codes] for values, codes in zip(self.parts, places, strict=True))
         return list(zip(*columns, strict=True))
 
-    def require_kinds(self, columns: Sequence[NDArray[Any]], names: Sequence[str]) -> None:
-        """Refuse labels that are not text, numbers or dates as they were in fit; ``names`` are those of the columns."""
+    def check_kinds(self, columns: Sequence[NDArray[Any]], names: Sequence[str]) -> None:
+        """Raise if labels are of another kind than in fit."""
         for values, labels, name in zip(self.parts, columns, names, strict=True):
             if len(labels) and kind_of_labels(values) != kind_of_labels(labels):
                 raise ValueError(
@@ -101,11 +101,11 @@ class Levels:
                 )
 
     def encode(self, columns: Sequence[NDArray[Any]]) -> NDArray[np.intp]:
-        """Number of each row's level, or ``UNSEEN``."""
+        """Level number of each row, or ``UNSEEN``."""
         coded = [_places(values, labels) for values, labels in zip(self.parts, columns, strict=True)]
         known = np.all([codes != UNSEEN for codes in coded], axis=0)
-        found = _places(self.seen, _combine(self.parts, [np.maximum(codes, 0) for codes in coded]))
-        return np.where(known, found, UNSEEN)
+        level_numbers = _places(self.seen, _combine(self.parts, [np.maximum(codes, 0) for codes in coded]))
+        return np.where(known, level_numbers, UNSEEN)
 
 
 def _combine(parts: Sequence[NDArray[Any]], codes: Sequence[NDArray[np.intp]]) -> NDArray[np.intp]:
@@ -113,50 +113,52 @@ def _combine(parts: Sequence[NDArray[Any]], codes: Sequence[NDArray[np.intp]]) -
 
 
 def kind_of_labels(labels: NDArray[Any]) -> str:
-    """What labels of one kind are."""
+    """Kind of the labels: text, numbers or dates."""
     if labels.dtype.kind == "M":
         return "dates"
     return "text" if len(labels) and isinstance(labels[0], str) else "numbers"
 
 
 def _places(values: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.intp]:
-    """Place of each label among the sorted values, or ``UNSEEN``."""
+    """Position of each label among the sorted values, or ``UNSEEN``."""
     places = np.minimum(np.searchsorted(values, labels), len(values) - 1)
     return np.where(values[places] == labels, places, UNSEEN)
 
 
 # An outcome of more different values is a measurement or an identifier; all of them would be held in memory.
-MOST_CLASSES = 10_000
+MAX_CLASSES = 10_000
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelSummary:
-    """Sorted labels of the rows of positive weight, the total weight and the number of rows of each."""
+    """Sorted labels over rows of positive weight, with total weights and row counts."""
 
     labels: NDArray[Any]
     totals: Array
     counts: NDArray[np.intp]
 
     @staticmethod
-    def of(labels: NDArray[Any], weights: Array) -> "LabelSummary":
-        """Summarise some rows; those of weight 0 do not bring a label with them."""
-        counted = slice(None) if weights.all() else weights > 0
-        found, codes = np.unique(labels[counted], return_inverse=True)
-        totals = np.bincount(codes, weights[counted], minlength=len(found)).astype(np.float64)
-        return LabelSummary(found, totals, np.bincount(codes, minlength=len(found)))
+    def from_rows(labels: NDArray[Any], weights: Array) -> "LabelSummary":
+        """Summarise rows; those of weight 0 are ignored."""
+        positive = slice(None) if weights.all() else weights > 0
+        unique, codes = np.unique(labels[positive], return_inverse=True)
+        totals = np.bincount(codes, weights[positive], minlength=len(unique)).astype(np.float64)
+        return LabelSummary(unique, totals, np.bincount(codes, minlength=len(unique)))
 
     def __add__(self, other: Self) -> "LabelSummary":
-        """Join two sets of rows; labels of two kinds have no common order, and are refused."""
+        """Pool two sets of rows; labels of different kinds raise."""
         if not len(self.labels) or not len(other.labels):
             return self if len(self.labels) else other
-        one, two = kind_of_labels(self.labels), kind_of_labels(other.labels)
-        if one != two:
-            raise ValueError(f"Some labels are {one} ({self.labels[0]!r}), and others {two} ({other.labels[0]!r}).")
-        labels, place = np.unique(np.concatenate([self.labels, other.labels]), return_inverse=True)
-        totals = np.bincount(place, np.concatenate([self.totals, other.totals]), minlength=len(labels))
+        kind, other_kind = kind_of_labels(self.labels), kind_of_labels(other.labels)
+        if kind != other_kind:
+            raise ValueError(
+                f"Some labels are {kind} ({self.labels[0]!r}), and others {other_kind} ({other.labels[0]!r})."
+            )
+        labels, codes = np.unique(np.concatenate([self.labels, other.labels]), return_inverse=True)
+        totals = np.bincount(codes, np.concatenate([self.totals, other.totals]), minlength=len(labels))
         counts = np.zeros(len(labels), dtype=np.intp)
-        np.add.at(counts, place, np.concatenate([self.counts, other.counts]))
+        np.add.at(counts, codes, np.concatenate([self.counts, other.counts]))
         return LabelSummary(labels, totals.astype(np.float64), counts)
 
     @property
@@ -164,11 +166,11 @@ class LabelSummary:
         """Number of rows of positive weight."""
         return int(self.counts.sum())
 
-    def require_few(self, what: str) -> None:
-        """Refuse what is no class; ``what`` is the column."""
-        if len(self.labels) > MOST_CLASSES:
+    def check_few(self, what: str) -> None:
+        """Raise if there are too many labels for classes; ``what`` names the column."""
+        if len(self.labels) > MAX_CLASSES:
             raise ValueError(
-                f"{what} holds more than {MOST_CLASSES} different values, such as {self.labels[0]!r} and "
+                f"{what} holds more than {MAX_CLASSES} different values, such as {self.labels[0]!r} and "
                 f"{self.labels[-1]!r}: classes are needed."
             )
 
@@ -176,34 +178,34 @@ class LabelSummary:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelSummary:
-    """Combinations of labels that occur in the columns of a grouping factor, and the number of rows of each."""
+    """Combinations of labels in a factor's columns, with row counts."""
 
     columns: tuple[NDArray[Any], ...]
     counts: NDArray[np.intp]
 
     @staticmethod
-    def of(columns: Sequence[NDArray[Any]]) -> "LevelSummary":
-        """Summarise some rows."""
+    def from_rows(columns: Sequence[NDArray[Any]]) -> "LevelSummary":
+        """Summarise rows."""
         return _counted(columns, np.ones(len(columns[0]), dtype=np.intp))
 
     def __add__(self, other: Self) -> "LevelSummary":
-        """Join two sets of rows."""
-        for one, more in zip(self.columns, other.columns, strict=True):
-            if len(one) and len(more) and kind_of_labels(one) != kind_of_labels(more):
+        """Pool two sets of rows."""
+        for labels, other_labels in zip(self.columns, other.columns, strict=True):
+            if len(labels) and len(other_labels) and kind_of_labels(labels) != kind_of_labels(other_labels):
                 raise ValueError(
-                    f"Some groups are {kind_of_labels(one)} ({one[0]!r}), and others {kind_of_labels(more)} "
-                    f"({more[0]!r})."
+                    f"Some groups are {kind_of_labels(labels)} ({labels[0]!r}), and others "
+                    f"{kind_of_labels(other_labels)} ({other_labels[0]!r})."
                 )
         columns = [np.concatenate(both) for both in zip(self.columns, other.columns, strict=True)]
         return _counted(columns, np.concatenate([self.counts, other.counts]))
 
     def levels(self) -> Levels:
-        """The levels of the factor; ``counts`` are in their order."""
+        """The levels of the factor, in the order of ``counts``."""
         return Levels.learn(self.columns)[0]
 
 
 def _counted(columns: Sequence[NDArray[Any]], counts: NDArray[np.intp]) -> LevelSummary:
-    """Each combination once, in the order of its levels."""
+    """Unique combinations with total counts, in the order of the levels."""
     levels, numbers = Levels.learn(columns)
     _, first = np.unique(numbers, return_index=True)
     totals = np.zeros(len(levels), dtype=np.intp)

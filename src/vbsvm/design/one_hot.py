@@ -1,4 +1,4 @@
-"""Categories as columns of zeros and ones, one for each level; a column of two levels has one, for the second."""
+"""One-hot encoding of categories; a column with two levels becomes one indicator, of the second."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,89 +11,89 @@ from vbsvm.design import values
 from vbsvm.design.levels import UNSEEN, Levels, group_labels
 
 # More would be a table of hundreds of columns for one: a grouping rather than an input.
-MOST_LEVELS = 1000
+MAX_LEVELS = 1000
 
 
 def is_category(dtype: Any, cells: NDArray[Any]) -> bool:
-    """Whether a column of a frame holds categories: by its type, or because there is text in it."""
+    """Whether a column is categorical, by its type or because it contains text."""
     of_categories = hasattr(dtype, "categories") or str(dtype).startswith(("Categorical", "Enum"))
     return of_categories or values.TEXT in values.kinds_of(cells)
 
 
 def learn(column: Any, cells: NDArray[Any], counted: NDArray[np.bool_]) -> NDArray[Any]:
-    """Sorted levels of a column over the rows that count."""
+    """Sorted levels of a column over the rows of positive weight."""
     known = np.flatnonzero(counted & ~values.missing(cells))
     labels = np.unique(group_labels(cells[known], column, known.tolist()))
     if len(labels) == 0:
         raise ValueError(f"Column {column!r} has no value in any row of positive weight. Drop it.")
-    if len(labels) > MOST_LEVELS:
+    if len(labels) > MAX_LEVELS:
         raise ValueError(
-            f"Column {column!r} has {len(labels)} levels; up to {MOST_LEVELS} are supported. Merge rare ones, drop it, "
+            f"Column {column!r} has {len(labels)} levels; up to {MAX_LEVELS} are supported. Merge rare ones, drop it, "
             f"or make it the group of random intercepts: group={column!r}."
         )
     return labels
 
 
 def shown_levels(labels: NDArray[Any]) -> NDArray[Any]:
-    """The levels that have a column of their own."""
+    """The levels with an indicator column."""
     return labels[1:] if len(labels) == 2 else labels
 
 
 def names(columns: Sequence[Any], levels: Mapping[Any, NDArray[Any]]) -> list[str]:
-    """Names of the encoded columns: those of numbers, and ``column[level]``."""
-    found = []
+    """Names of the encoded columns: numeric columns, and ``column[level]``."""
+    encoded = []
     for column in columns:
-        own = [f"{column}[{level}]" for level in shown_levels(levels[column])] if column in levels else [str(column)]
-        found.extend(own)
-    if levels and len(set(found)) < len(found):
-        twice = next(name for name in found if found.count(name) > 1)
-        raise ValueError(f"Two encoded columns would have the name {twice!r}: rename a column or a level of X.")
-    return found
+        added = [f"{column}[{level}]" for level in shown_levels(levels[column])] if column in levels else [str(column)]
+        encoded.extend(added)
+    if levels and len(set(encoded)) < len(encoded):
+        duplicate = next(name for name in encoded if encoded.count(name) > 1)
+        raise ValueError(f"Two encoded columns would have the name {duplicate!r}: rename a column or a level of X.")
+    return encoded
 
 
 def owners(columns: Sequence[Any], levels: Mapping[Any, NDArray[Any]]) -> NDArray[np.intp]:
-    """Of each encoded column, the number of the column that it comes from."""
+    """Index of the original column of each encoded column."""
     counts = [len(shown_levels(levels[column])) if column in levels else 1 for column in columns]
     return np.repeat(np.arange(len(counts)), counts)
 
 
 def codes(column: Any, cells: NDArray[Any], labels: NDArray[Any]) -> tuple[NDArray[np.intp], int | None]:
-    """The number of each row's level, ``UNSEEN`` where it is missing or new; and the first row of a new one."""
+    """Level number of each row, ``UNSEEN`` if missing or new; and the row of the first new level."""
     known = np.flatnonzero(~values.missing(cells))
-    given, of = group_labels(cells[known], column, known.tolist()), Levels.of_labels(labels)
-    of.require_kinds([given], [column])
-    found = np.full(len(cells), UNSEEN)
-    found[known] = of.encode([given])
-    new = known[found[known] == UNSEEN]
-    return found, int(new[0]) if len(new) else None
+    given_labels, known_levels = group_labels(cells[known], column, known.tolist()), Levels.from_labels(labels)
+    known_levels.check_kinds([given_labels], [column])
+    numbers = np.full(len(cells), UNSEEN)
+    numbers[known] = known_levels.encode([given_labels])
+    new = known[numbers[known] == UNSEEN]
+    return numbers, int(new[0]) if len(new) else None
 
 
 def columns_of(codes: NDArray[np.intp], labels: NDArray[Any]) -> Array:
-    """Zeros and ones, rows × shown levels; NaN where the level is not known."""
+    """Indicator columns of level numbers, rows × shown levels; NaN for ``UNSEEN``."""
     first = len(labels) - len(shown_levels(labels))
-    found = (codes[:, None] == np.arange(first, len(labels))).astype(np.float64)
-    found[codes == UNSEEN] = np.nan
-    return found
+    indicators = (codes[:, None] == np.arange(first, len(labels))).astype(np.float64)
+    indicators[codes == UNSEEN] = np.nan
+    return indicators
 
 
 def codes_of(table: NDArray[np.floating]) -> NDArray[np.intp]:
-    """The way back from zeros and ones to the numbers of levels."""
+    """Level numbers of indicator columns: the inverse of ``columns_of``."""
     missing = np.isnan(table).any(axis=1)
-    found = (table[:, 0] > 0).astype(np.intp) if table.shape[1] == 1 else np.argmax(np.nan_to_num(table), axis=1)
-    return np.where(missing, UNSEEN, found)
+    numbers = (table[:, 0] > 0).astype(np.intp) if table.shape[1] == 1 else np.argmax(np.nan_to_num(table), axis=1)
+    return np.where(missing, UNSEEN, numbers)
 
 
 def encode(
     columns: Iterable[tuple[Any, NDArray[Any]]], levels: Mapping[Any, NDArray[Any]]
 ) -> tuple[Array, dict[Any, int]]:
-    """Numbers and zeros and ones side by side; and of columns with levels that are new, the first row that has one."""
-    found, new = [], {}
+    """Encode all columns; also return the row of the first new level by column."""
+    blocks, new = [], {}
     for column, cells in columns:
         if column not in levels:
-            found.append(values.as_floats(cells, f"Column {column!r}", text=True))
+            blocks.append(values.as_floats(cells, f"Column {column!r}", text=True))
             continue
         numbered, row = codes(column, cells, levels[column])
-        found.append(columns_of(numbered, levels[column]))
+        blocks.append(columns_of(numbered, levels[column]))
         if row is not None:
             new[column] = row
-    return np.column_stack(found), new
+    return np.column_stack(blocks), new

@@ -1,4 +1,4 @@
-"""The recipe: what is learned of the columns once, and how a block of raw rows becomes a block of the design.
+"""Standardisation of columns: learned once, applied to blocks of raw rows.
 
 The design row is c = [1; (x − centre)/scale]. It is made block by block inside each pass, so that no standardised
 copy of the data ever exists.
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.row_sums import fold
+from vbsvm.base.row_sums import sum_over_rows
 
 # Columns further from zero than this, in units of their scale, are standardised before they are multiplied: products of
 # raw columns lose about the square of it in relative precision.
@@ -24,7 +24,7 @@ LINE = 1024
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Range:
-    """Smallest and largest of each column's known values, and which columns have missing ones (NaN).
+    """Minimum and maximum of each column's observed values, and which columns have missing ones (NaN).
 
     A column without any known value has the range from ∞ to −∞.
     """
@@ -50,14 +50,14 @@ class Range:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Moments:
-    """Total weight, weighted mean and weighted sum of squared deviations of each column's known values."""
+    """Total weight, weighted mean and weighted sum of squared deviations of each column's observed values."""
 
     weight: Array
     mean: Array
     squares: Array
 
     def __add__(self, other: Self) -> "Moments":
-        """Join the moments of two sets of rows without cancellation (Chan, Golub & LeVeque 1983)."""
+        """Pool the moments of two sets of rows without cancellation (Chan, Golub & LeVeque 1983)."""
         weight = self.weight + other.weight
         change = other.mean - self.mean
         share = np.divide(other.weight, weight, out=np.zeros_like(weight), where=weight > 0)
@@ -66,14 +66,14 @@ class Moments:
         )
 
     def rescaled(self, factor: Array) -> "Moments":
-        """The moments of the same columns times these factors."""
+        """Moments of the columns times these factors."""
         return Moments(self.weight, self.mean * factor, self.squares * np.square(factor))
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Recipe:
-    """How raw columns become design columns; learned in fit, applied unchanged in prediction."""
+    """Centring and scaling of raw columns to design columns; learned in fit, reused in prediction."""
 
     centre: Array
     scale: Array
@@ -81,21 +81,21 @@ class Recipe:
 
     @property
     def n_columns(self) -> int:
-        """Columns of the design."""
+        """Number of design columns."""
         return len(self.centre) + self.first
 
     @property
     def first(self) -> int:
-        """Where the table's columns begin in the design: after the intercept, if there is one."""
+        """Index of the table's first column in the design: 1 with an intercept, else 0."""
         return int(self.intercept)
 
     @property
     def spread(self) -> Array:
-        """What one unit of a design column is in the table's column: its scale, and 0 where the column is constant."""
+        """Scale of each column, 0 for constant ones."""
         return np.where(np.isfinite(self.scale), self.scale, 0.0)
 
     def encode(self, raw: NDArray[np.floating], out: Array) -> Array:
-        """Write the design rows of a block of raw rows into ``out`` and return them."""
+        """Standardise a block of raw rows into ``out``, and return it."""
         design = out[: len(raw)]
         inputs = design[:, 1:] if self.intercept else design
         if self.intercept:
@@ -106,37 +106,37 @@ class Recipe:
 
     @property
     def near_zero(self) -> bool:
-        """Whether no column lies so far from zero, in units of its scale, that products of raw columns lose digits."""
+        """Whether columns are close enough to zero for implicit standardisation without loss of digits."""
         return bool((np.abs(self.centre) <= FAR * self.scale).all())
 
     def derived(self, multipliers: Array, columns: NDArray[np.intp], of: NDArray[np.intp]) -> Array:
-        """Design columns that are multiples of other columns, as offset and slope in the design columns of these.
+        """Offset and slope of design columns that are multiples of other columns, on the design's scale.
 
         ``multipliers`` (rows × columns) relate raw columns; the last axis of the result has the offset and the slope.
         """
-        own, other = columns - self.first, of - self.first
-        offset = (multipliers * self.centre[other] - self.centre[own]) / self.scale[own]
-        return np.stack([offset, multipliers * (self.spread[other] / self.scale[own])], axis=2)
+        target, source = columns - self.first, of - self.first
+        offset = (multipliers * self.centre[source] - self.centre[target]) / self.scale[target]
+        return np.stack([offset, multipliers * (self.spread[source] / self.scale[target])], axis=2)
 
     def reach(self, ranges: Range) -> Array:
-        """Largest magnitude of each design column; infinite where the way there overflows."""
+        """Largest magnitude of each design column; infinite on overflow."""
         with np.errstate(over="ignore"):
             return np.maximum(np.abs(ranges.low - self.centre), np.abs(ranges.high - self.centre)) / self.scale
 
     def work_space(self, n_rows: int) -> Array:
-        """Room for design rows, column by column: with few columns, loops along them would be too short to be fast."""
+        """Allocate n design rows in column-major order, so that loops along columns are long."""
         return np.empty((self.n_columns, n_rows)).T
 
 
 def weighted_rows(
     X: NDArray[np.floating], weights: Array, rows: slice
 ) -> tuple[NDArray[np.floating], Array, NDArray[np.bool_] | slice]:
-    """Give the rows of a block that count, their weights, and which they are: a row of weight 0 is left out."""
+    """Rows of positive weight in a slice, their weights, and their mask."""
     s = weights[rows]
     if s.all():
         return X[rows], s, slice(None)
-    kept = s > 0
-    return X[rows][kept], s[kept], kept
+    positive = s > 0
+    return X[rows][positive], s[positive], positive
 
 
 def column_ranges(X: NDArray[np.floating], weights: Array) -> Range:
@@ -151,11 +151,11 @@ def column_ranges(X: NDArray[np.floating], weights: Array) -> Range:
             high[incomplete] = np.fmax.reduce(block[:, incomplete], axis=0, initial=-np.inf)
         return Range(low.astype(np.float64), high.astype(np.float64), incomplete)
 
-    return fold(X.shape[0], X.shape[1], lambda: kernel)
+    return sum_over_rows(X.shape[0], X.shape[1], lambda: kernel)
 
 
 def _long_lines(block: NDArray[np.floating]) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-    """Rows, several to a line, and the rows that are left over: loops along rows of a few columns are too short.
+    """Reshape rows to long lines of several rows each, plus the remaining rows, for fast loops.
 
     Without lines where rows do not lie one after another in memory.
     """
@@ -166,17 +166,17 @@ def _long_lines(block: NDArray[np.floating]) -> tuple[NDArray[np.floating], NDAr
 
 
 def _along_lines(extreme: np.ufunc, block: NDArray[np.floating]) -> NDArray[np.floating]:
-    """The smallest or largest value of each column; the identity of a block without rows."""
+    """Minimum or maximum of each column; the identity for an empty block."""
     lines, rest = _long_lines(block)
-    found = extreme.reduce(rest, axis=0, initial=np.inf if extreme is np.minimum else -np.inf)
+    extremes = extreme.reduce(rest, axis=0, initial=np.inf if extreme is np.minimum else -np.inf)
     if not lines.size:
-        return found
-    return extreme(found, extreme.reduce(extreme.reduce(lines, axis=0).reshape(-1, block.shape[1]), axis=0))
+        return extremes
+    return extreme(extremes, extreme.reduce(extreme.reduce(lines, axis=0).reshape(-1, block.shape[1]), axis=0))
 
 
 def _even_moments(raw: NDArray[np.floating], s: float, unit: Array) -> Moments:
-    """Moments of complete rows of the same weight, about their own mean."""
-    found = []
+    """Moments of complete rows of equal weight, about their own mean."""
+    moments = []
     for part in _long_lines(raw):
         if part.size:
             width = part.shape[1] // len(unit)
@@ -186,23 +186,23 @@ def _even_moments(raw: NDArray[np.floating], s: float, unit: Array) -> Moments:
             rounding = _column_means(block, width)  # far from zero the first mean is off by so much
             n = s * width * len(part)
             squares = n * (_column_means(np.square(block, out=block), width) - np.square(rounding))
-            found.append(Moments(np.full(len(unit), n), mean + rounding, squares))
-    return found[0] if len(found) == 1 else found[0] + found[1]
+            moments.append(Moments(np.full(len(unit), n), mean + rounding, squares))
+    return moments[0] if len(moments) == 1 else moments[0] + moments[1]
 
 
 def _column_means(lines: Array, width: int) -> Array:
-    """Means of the columns of rows that lie ``width`` to a line."""
+    """Column means of rows stored ``width`` to a line."""
     return lines.mean(axis=0).reshape(width, -1).mean(axis=0)
 
 
 def column_units(ranges: Range) -> Array:
-    """A power of two of each column's own size; the smallest where it has none."""
+    """A power of two near each column's size; tiny for columns of zeros."""
     sized = np.isfinite(ranges.size) & (ranges.size > 0)
     return np.where(sized, np.ldexp(1.0, np.frexp(ranges.size)[1] - 1), np.finfo(np.float64).tiny)
 
 
 def _moments(X: NDArray[np.floating], weights: Array, unit: Array, incomplete: NDArray[np.bool_]) -> Moments:
-    """Weighted moments of the columns in units of their own size, so that no square overflows or vanishes."""
+    """Weighted moments of the columns in their units, without overflow or underflow."""
 
     def kernel(index: int, rows: slice) -> Moments:
         raw, s, _ = weighted_rows(X, weights, rows)
@@ -217,13 +217,13 @@ def _moments(X: NDArray[np.floating], weights: Array, unit: Array, incomplete: N
         block[:, incomplete] *= known
         return Moments(weight, mean, s @ np.square(block, out=block))
 
-    return fold(X.shape[0], X.shape[1], lambda: kernel)
+    return sum_over_rows(X.shape[0], X.shape[1], lambda: kernel)
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnSummary:
-    """What a recipe is learned from, of some of the rows: ranges, and moments in units of the columns' own size.
+    """Additive summary of rows for learning a recipe: ranges, and moments in units of the columns' own size.
 
     The summaries of parts add up to that of all rows, however these are cut. ``eps`` is the relative precision of the
     numbers.
@@ -235,7 +235,7 @@ class ColumnSummary:
     eps: float
 
     @staticmethod
-    def of(X: NDArray[np.floating], weights: Array) -> "ColumnSummary":
+    def from_rows(X: NDArray[np.floating], weights: Array) -> "ColumnSummary":
         """Summarise the rows of positive weight, of which there must be one."""
         ranges = column_ranges(X, weights)
         unit = column_units(ranges)
@@ -244,18 +244,18 @@ class ColumnSummary:
         return ColumnSummary(ranges, moments, unit, float(np.finfo(X.dtype).eps))
 
     def __add__(self, other: Self) -> "ColumnSummary":
-        """Join two sets of rows; powers of two change units without rounding."""
+        """Pool two sets of rows; powers of two change units without rounding."""
         unit = np.maximum(self.unit, other.unit)
         with np.errstate(all="ignore"):
             moments = self.moments.rescaled(self.unit / unit) + other.moments.rescaled(other.unit / unit)
         return ColumnSummary(self.ranges + other.ranges, moments, unit, max(self.eps, other.eps))
 
     def recipe(self, intercept: bool, standardize: bool, centred: NDArray[np.bool_] | None = None) -> Recipe:
-        """Centre and scale: weighted mean and standard deviation of known values (total weight in the denominator).
+        """Centre and scale: weighted mean and standard deviation of observed values (divided by total weight).
 
         ``centred`` says which columns are; by default all where there is an intercept, and none without one, so that
         the hyperplane goes through the user's origin. A constant column that is not centred is left as it is. One that
-        is, and is constant up to rounding, has nothing to tell: its scale is infinite, its design column 0, and so are
+        is, and is constant up to rounding, is uninformative: its scale is infinite, its design column 0, and so are
         its coefficient and what it adds to any score.
         """
         n_inputs, ranges, unit = len(self.unit), self.ranges, self.unit
@@ -263,33 +263,35 @@ class ColumnSummary:
             return Recipe(np.zeros(n_inputs), np.ones(n_inputs), intercept)
         deviation = self.deviation
         varies = (ranges.high / unit - ranges.low / unit > 8 * self.eps) & (deviation > 0)
-        moved = np.full(n_inputs, intercept) if centred is None else centred
-        scale = np.where(varies, deviation, np.where(moved, np.inf, 1.0))
-        return Recipe(np.where(moved, np.where(varies, self.moments.mean * unit, ranges.low), 0.0), scale, intercept)
+        is_centred = np.full(n_inputs, intercept) if centred is None else centred
+        scale = np.where(varies, deviation, np.where(is_centred, np.inf, 1.0))
+        return Recipe(
+            np.where(is_centred, np.where(varies, self.moments.mean * unit, ranges.low), 0.0), scale, intercept
+        )
 
     @property
     def deviation(self) -> Array:
-        """Standard deviation of each column's known values."""
+        """Standard deviation of each column's observed values."""
         return np.sqrt(self.moments.squares / self.moments.weight) * self.unit
 
 
-def canonical(X: Any) -> Any:
-    """The same as a CSR array with sorted rows that name each column once; what needs no change is not copied."""
-    found = csr_array((X.data, X.indices, X.indptr), shape=X.shape)
-    if not found.has_canonical_format:
-        found = found.copy()
-        found.sum_duplicates()
-    return found
+def canonical_csr(X: Any) -> Any:
+    """The CSR array in canonical format, copied only if needed."""
+    csr = csr_array((X.data, X.indices, X.indptr), shape=X.shape)
+    if not csr.has_canonical_format:
+        csr = csr.copy()
+        csr.sum_duplicates()
+    return csr
 
 
-def counted_rows(X: Any, weights: Array) -> Any:
-    """The rows of positive weight; all of them are not copied."""
+def positive_weight_rows(X: Any, weights: Array) -> Any:
+    """The rows of positive weight, copied only if some are dropped."""
     return X if weights.all() else X[np.flatnonzero(weights > 0)]
 
 
 def sparse_ranges(X: Any, weights: Array) -> Range:
-    """Range of every column over the rows of positive weight; a column that holds NaN counts as incomplete."""
-    rows = counted_rows(X, weights)
+    """Range of every column over the rows of positive weight; columns with NaN count as incomplete."""
+    rows = positive_weight_rows(X, weights)
     n_rows, n_columns = rows.shape
     full = np.bincount(rows.indices, minlength=n_columns) == n_rows
     low, high = np.where(full, np.inf, 0.0), np.where(full, -np.inf, 0.0)
@@ -301,7 +303,7 @@ def sparse_ranges(X: Any, weights: Array) -> Range:
 
 
 def sparse_summary(X: Any, weights: Array) -> ColumnSummary:
-    """What is learned of every column, as for a table that is written out."""
+    """Summary of the columns of a sparse array, as for the dense table."""
     ranges = sparse_ranges(X, weights)
     unit = column_units(ranges)
     with np.errstate(all="ignore"):  # what is not finite shows in the range, and is refused
@@ -309,15 +311,15 @@ def sparse_summary(X: Any, weights: Array) -> ColumnSummary:
 
 
 def with_common_scale(recipe: Recipe) -> Recipe:
-    """The recipe with the root mean square of all scales in place of each: columns keep their relative sizes."""
+    """The recipe with the root mean square of all scales for each column."""
     known = np.isfinite(recipe.scale)
     common = np.sqrt(np.square(recipe.scale[known]).mean()) if known.any() else 1.0
     return replace(recipe, scale=np.where(known, common, np.inf))
 
 
 def _sparse_moments(X: Any, weights: Array, unit: Array) -> Moments:
-    """Weighted moments in units of the columns; Σ s (x − m)² over stored entries, and s m² for each of the others."""
-    rows, s = counted_rows(X, weights), weights[weights > 0]
+    """Weighted moments in the columns' units: Σ s (x − m)² over stored entries, and s m² for each zero."""
+    rows, s = positive_weight_rows(X, weights), weights[weights > 0]
     n_columns, total = rows.shape[1], float(s.sum())
     of_entry = np.repeat(s, np.diff(rows.indptr))
     values = rows.data / unit[rows.indices]

@@ -1,4 +1,4 @@
-"""Values of any type in a column: which are numbers, text, dates or missing, and how they become plain ones.
+"""Convert values of any type to numbers, text or dates; errors say what can't be used, and in which row.
 
 What can't be used is refused in words that say what it is and in which row it stands.
 """
@@ -20,34 +20,34 @@ ROWS = re.compile(r"(?<!['\"`])\brows? \d+\b(?:, \d+\b)*(?: and \d+\b(?! more))?
 
 
 def renumbered(message: str, number: Callable[[int], int]) -> str:
-    """The message with other numbers of rows."""
+    """The message with its row numbers mapped."""
 
-    def of_rows(found: re.Match[str]) -> str:
-        return re.sub(r"\d+", lambda one: str(number(int(one[0]))), found[0])
+    def of_rows(match: re.Match[str]) -> str:
+        return re.sub(r"\d+", lambda digits: str(number(int(digits[0]))), match[0])
 
     return ROWS.sub(of_rows, message)
 
 
-def meant(name: str, known: Iterable[object]) -> str:
-    """A question after the known names that are spelled nearly as this one, with a blank before it; or nothing."""
-    names = [str(one) for one in known]
-    if same := other_form(name, names):
-        return f" {same}"
-    near = [one for one in names if one.lower() == name.lower()] or get_close_matches(name, names)
+def did_you_mean(name: str, known: Iterable[object]) -> str:
+    """A question with similar names, preceded by a blank; or an empty text."""
+    names = [str(candidate) for candidate in known]
+    if variant := unicode_variant(name, names):
+        return f" {variant}"
+    near = [candidate for candidate in names if candidate.lower() == name.lower()] or get_close_matches(name, names)
     return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
-def other_form(name: str, names: Iterable[str]) -> str:
-    """A hint at a name that differs from this one in its Unicode form only; or nothing."""
-    for one in names:
-        if one != name and normalize("NFC", one) == normalize("NFC", name):
-            form = "composed (NFC)" if is_normalized("NFC", one) else "decomposed (NFD)"
-            return f"{one!r} looks the same, but its letters are {form}: write both names in one Unicode form."
+def unicode_variant(name: str, names: Iterable[str]) -> str:
+    """A hint at a name that differs in its Unicode form only; or an empty text."""
+    for candidate in names:
+        if candidate != name and normalize("NFC", candidate) == normalize("NFC", name):
+            form = "composed (NFC)" if is_normalized("NFC", candidate) else "decomposed (NFD)"
+            return f"{candidate!r} looks the same, but its letters are {form}: write both names in one Unicode form."
     return ""
 
 
-def listed(names: Sequence[object], most: int = 12) -> str:
-    """The first names, and how many more there are."""
+def join_names(names: Sequence[object], most: int = 12) -> str:
+    """The first names, and the number of the others."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(repr, names[:most])) + more
 
@@ -60,7 +60,7 @@ _OF_DTYPES |= {"c": COMPLEX}
 
 
 def kind_of(kind: type) -> str:
-    """What the values of a type are."""
+    """Kind of the values of a type: number, text, date, …"""
     if kind is type(None) or kind is np.ma.core.MaskedConstant or kind.__name__ in ("NAType", "NaTType"):
         return MISSING
     dates = (date, time, timedelta, np.datetime64, np.timedelta64)  # NumPy's durations call themselves integers
@@ -81,21 +81,21 @@ def kinds_of(values: NDArray[Any]) -> dict[str, type]:
         return {_OF_DTYPES[values.dtype.kind]: values.dtype.type}
     if values.dtype.kind != "O":
         return {OTHER: values.dtype.type}
-    found: dict[str, type] = {}
+    first_types: dict[str, type] = {}
     for kind in dict.fromkeys(map(type, values.tolist())):
-        found.setdefault(kind_of(kind), kind)
-    return found
+        first_types.setdefault(kind_of(kind), kind)
+    return first_types
 
 
 def first_row(values: NDArray[Any], kind: str) -> int:
-    """The first row that holds a value of this kind."""
+    """First row with a value of this kind."""
     if values.dtype.kind != "O":
         return 0
     return next(row for row, value in enumerate(values.tolist()) if kind_of(type(value)) == kind)
 
 
 def named(kind: type) -> str:
-    """A type as it stands in a sentence, such as ``a list``."""
+    """A type in words, such as ``a list``."""
     known = kind_of(kind)
     if known != OTHER:
         return known
@@ -106,56 +106,56 @@ def named(kind: type) -> str:
 
 
 def objects(values: Sequence[Any]) -> NDArray[Any]:
-    """Values one by one in an array of objects, also where they are lists; None where they are masked."""
-    found = np.empty(len(values), dtype=object)
+    """An object array of the values, lists included; None for masked values."""
+    array = np.empty(len(values), dtype=object)
     for row, value in enumerate(values):
-        found[row] = None if value is np.ma.masked else value
-    return found
+        array[row] = None if value is np.ma.masked else value
+    return array
 
 
-def array_of(given: Any) -> NDArray[Any]:
-    """What was given as an array, masked values missing; lists of anything but numbers as objects.
+def as_array(given: Any) -> NDArray[Any]:
+    """Convert to an array, masked values missing; lists with anything but numbers become object arrays.
 
     The array has no dimension where a single value was given, a set or a generator.
     """
     if isinstance(given, np.ma.MaskedArray):
         return unmasked(given)
     try:
-        found = np.asarray(given)
+        array = np.asarray(given)
     except ValueError:
         return objects(given)
     # NumPy would make text of a number that stands beside text, and a duration of one that stands beside durations.
-    mixed = isinstance(given, list | tuple) and found.ndim == 1 and found.dtype.kind not in "biuf"
-    return objects(given) if mixed else found
+    mixed = isinstance(given, list | tuple) and array.ndim == 1 and array.dtype.kind not in "biuf"
+    return objects(given) if mixed else array
 
 
-def of_polars(column: Any) -> NDArray[Any]:
-    """Values of a polars column: numbers and dates in NumPy's types, and everything else one by one."""
+def from_polars(column: Any) -> NDArray[Any]:
+    """Values of a polars column: numbers and dates as NumPy types, anything else as objects."""
     in_numpy = is_polars_number(column.dtype) or column.dtype.is_temporal()
     return column.to_numpy() if in_numpy else objects(column.to_list())
 
 
 def is_polars_number(dtype: Any) -> bool:
-    """Whether a type of polars is one of NumPy's numbers, too."""
+    """Whether a polars type is a NumPy number type."""
     return dtype.is_numeric() and not str(dtype).startswith(("Decimal", "Int128", "UInt128"))
 
 
 def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which values are NaN, None, NA, NaT or masked."""
+    """Mask of NaN, None, NA, NaT and masked values."""
     if values.dtype.kind == "O":
         import pandas as pd
 
-        gone = pd.isna(values)
+        is_missing = pd.isna(values)
         if np.ma.core.MaskedConstant in set(map(type, values.tolist())):
-            gone |= np.array([value is np.ma.masked for value in values.tolist()])
-        return gone
+            is_missing |= np.array([value is np.ma.masked for value in values.tolist()])
+        return is_missing
     if values.dtype.kind in "mM":
         return np.isnat(values)
     return np.isnan(values) if values.dtype.kind in "fc" else np.zeros(len(values), dtype=bool)
 
 
 def unmasked(values: Any) -> Any:
-    """A masked array with missing values (NaN, or None among what is not a number) in place of what it masks."""
+    """A masked array with its masked values missing (NaN, or None for other types)."""
     if not isinstance(values, np.ma.MaskedArray):
         return values
     mask = np.ma.getmaskarray(values)
@@ -165,19 +165,19 @@ def unmasked(values: Any) -> Any:
         return np.where(mask, values.dtype.type(np.nan), values.data)
     if values.dtype.kind in "biu":
         return np.where(mask, np.nan, values.data)
-    found = values.data.astype(object)
-    found[mask] = None
-    return found
+    filled = values.data.astype(object)
+    filled[mask] = None
+    return filled
 
 
 def as_floats(values: NDArray[Any], place: str, *, text: bool = False) -> NDArray[np.float64]:
-    """Numbers of any type as floats, NaN where they are missing; ``place`` is what they are called in errors.
+    """Convert to floats, missing values to NaN; ``place`` names the values in errors.
 
     ``text`` says whether text that reads as a number is one.
     """
-    taken = (MISSING, TRUTH, NUMBER, TEXT) if text else (MISSING, TRUTH, NUMBER)
+    accepted = (MISSING, TRUTH, NUMBER, TEXT) if text else (MISSING, TRUTH, NUMBER)
     for kind, of_type in kinds_of(values).items():
-        if kind not in taken:
+        if kind not in accepted:
             needed = "each argument must be a string or a number" if text else "numbers are needed"
             _refuse(kind, of_type, f"{place} holds", first_row(values, kind), needed)
     if values.dtype.kind == "O":
@@ -186,12 +186,12 @@ def as_floats(values: NDArray[Any], place: str, *, text: bool = False) -> NDArra
         return values.astype(np.float64)
     except (ValueError, OverflowError):
         for row, value in enumerate(values):
-            _require_float(value, place, row)
+            _check_float(value, place, row)
         raise
 
 
-def _require_float(value: Any, place: str, row: int) -> None:
-    """Refuse text that does not read as a number, and numbers that no float can hold."""
+def _check_float(value: Any, place: str, row: int) -> None:
+    """Raise for text that is not a number, and for numbers beyond the range of floats."""
     try:
         float(value)
     except ValueError:
@@ -204,7 +204,7 @@ def _require_float(value: Any, place: str, row: int) -> None:
 
 
 def _refuse(kind: str, of_type: type, place_holds: str, row: int, needed: str) -> NoReturn:
-    """Say what a column holds that is not a number, and in which row."""
+    """Raise an error for non-numeric values of this kind, with the row."""
     if kind == DATE:
         raise ValueError(
             f"{place_holds} dates or times ({of_type.__name__}, first in row {row}): turn it into a number, such as "
@@ -218,12 +218,12 @@ def _refuse(kind: str, of_type: type, place_holds: str, row: int, needed: str) -
 
 
 def beyond_64_bits(value: object) -> bool:
-    """Whether a value is a whole number that no integer type of NumPy holds."""
+    """Whether a value is an integer beyond 64 bits."""
     return isinstance(value, int) and not -(2**63) <= value < 2**64
 
 
 def shown(value: object) -> str:
-    """A value in an error: in one line, and cut where it is long."""
+    """A short one-line repr of a value for errors."""
     if isinstance(value, np.datetime64 | np.timedelta64):
         return str(value)
     text = " ".join(repr(value.item() if isinstance(value, np.number | np.bool_) else value).split())

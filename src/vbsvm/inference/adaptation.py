@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array, cholesky
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.model.gates import Gates
 from vbsvm.model.layouts.arrow import ArrowGaussian
 from vbsvm.model.layouts.arrow_rows import ArrowRows
@@ -54,8 +54,8 @@ class NaturalEffects:
 
     def plus(self, rows: ArrowRows, gates: Gates | None, u: Array, w: Array) -> "NaturalEffects":
         """With what rows add by their right sides u and weights w; only the core has gates."""
-        gram, right = rows.gram(w), rows.cross(u).tail.total()
-        border = gram.border if gates is None else gram.border * gates.open[: gram.border.shape[2]]
+        gram, right = rows.gram(w), rows.cross(u).tail.to_array()
+        border = gram.border if gates is None else gram.border * gates.by_coefficient[: gram.border.shape[2]]
         return NaturalEffects(self.precision + gram.corner, self.border + border, self.right + right)
 
     def towards(self, other: "NaturalEffects", share: Array) -> "NaturalEffects":
@@ -114,12 +114,12 @@ def adapt(
     prior: NaturalEffects,
 ) -> Adapted:
     """Climb over the rows from what was known of their groups; the rows' tail counts these groups."""
-    levels, n_groups, y, s = rows.tail.levels, rows.tail.n_levels, rows.signs, rows.weights
+    levels, n_groups, y, s = rows.tail.levels, rows.tail.n_levels, rows.y, rows.weights
 
     def reached(effects: NaturalEffects) -> tuple[ArrowGaussian, RowTerms, Array]:
         found = effects.beside(core, shapes)
-        f, v = found.message(gates).row_moments(rows)
-        terms = likelihood.terms(f, v, y, s, expect)
+        f, v = found.effective(gates).row_moments(rows)
+        terms = likelihood.terms(f, v, y, s, mean_field)
         return found, terms, np.bincount(levels, s * terms.value, minlength=n_groups) + prior.expected(found)
 
     effects, share = prior, np.ones(n_groups)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from vbsvm.base.progress import SharedLine, somebody_looks
+from vbsvm.base.progress import SharedLine, is_interactive
 from vbsvm.storage import archive
 from vbsvm.storage.codec import Registry
 from vbsvm.storage.names import MODELS
@@ -52,7 +52,7 @@ class ProgressCallback(Callback):
     """Shows iterations on a line where somebody looks, once an optimisation in memory has taken some seconds."""
 
     def __init__(self) -> None:
-        self._line, self._begun, self._passes = SharedLine() if somebody_looks() else None, time.monotonic(), 0
+        self._line, self._begun, self._passes = SharedLine() if is_interactive() else None, time.monotonic(), 0
 
     def on_step(self, result: "OptimizeResult", tol: float) -> None:
         """Show it if this takes long."""

@@ -131,7 +131,7 @@ class _Hands(Generic[C]):
         try:
             if self._workers is None:
                 self._workers = Workers(self._advances, n)
-            return run.joined(self._workers.answers(k, [(chain.fresh(), end) for chain in run.chains]))
+            return run.joined(self._workers.call(k, [(chain.fresh(), end) for chain in run.chains]))
         except WorkerError as error:
             self._alone = True
             self.__exit__()

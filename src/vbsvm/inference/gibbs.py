@@ -11,17 +11,17 @@ from typing import Any, final
 import numpy as np
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.distributions import MIDDLES, ScaleDraws
-from vbsvm.base.reading import Draw, OverRelaxed, Reading
+from vbsvm.base.distributions import MIDPOINTS, ScaleDraws
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.base.settings import Parameters, require_flag, require_whole
+from vbsvm.base.settings import Parameters, check_flag, check_whole
+from vbsvm.base.update_mode import Draw, OverRelaxed, UpdateMode
 from vbsvm.inference.chains import Run, read_checkpoint, run_rounds
 from vbsvm.missing.categories import LevelCounts, LevelDistributions
 from vbsvm.missing.distributions import InputSums
 from vbsvm.missing.model import MissingState, MissingSums, input_model
 from vbsvm.model.coefficients import PointDistribution, SampledCoefficients
 from vbsvm.model.likelihoods.base import Likelihood
-from vbsvm.model.row_pass import Part, Source, added
+from vbsvm.model.row_pass import Part, Source, add_optional
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.sweep import sweep, update_priors
 
@@ -85,7 +85,11 @@ class Sample:
         """Posterior means, and the draws as a distribution of the coefficients: what predictions ask."""
         sizes = (math.isqrt(values.shape[2]) for values in self.scales)
         scales = [ScaleDraws(values.reshape(-1, q, q)) for values, q in zip(self.scales, sizes, strict=True)]
-        levels = None if self.levels is None else LevelDistributions.of(tuple(1.0 + one for one in self.levels.counts))
+        levels = (
+            None
+            if self.levels is None
+            else LevelDistributions.from_concentrations(tuple(1.0 + one for one in self.levels.counts))
+        )
         missing = self.last.missing
         if isinstance(missing, MissingState):
             missing = replace(missing, levels=levels, values=None)
@@ -134,11 +138,11 @@ class Gibbs(Parameters):
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        require_flag("Gibbs", accelerate=self.accelerate)
-        require_whole("Gibbs", 1, 10**9, draws=self.draws, thin=self.thin)
+        check_flag("Gibbs", accelerate=self.accelerate)
+        check_whole("Gibbs", 1, 10**9, draws=self.draws, thin=self.thin)
         if self.tune is not None:
-            require_whole("Gibbs", 0, 10**9, tune=self.tune)
-        require_whole("Gibbs", 1, MOST_CHAINS, chains=self.chains)
+            check_whole("Gibbs", 0, 10**9, tune=self.tune)
+        check_whole("Gibbs", 1, MOST_CHAINS, chains=self.chains)
         if self.checkpoint is not None and (not isinstance(self.checkpoint, str | os.PathLike) or not self.checkpoint):
             raise TypeError(f"Gibbs: checkpoint must be a path or None; got {self.checkpoint!r}.")
 
@@ -207,8 +211,8 @@ class Gibbs(Parameters):
         size = chains * self.kept * a_draw + missing
         if size <= MOST_NUMBERS:
             return
-        most_kept = (MOST_NUMBERS - missing) // (chains * a_draw)
-        advice = f"thin={-(-int(self.draws) // most_kept)}" if most_kept > 0 else "fewer chains"
+        max_cached = (MOST_NUMBERS - missing) // (chains * a_draw)
+        advice = f"thin={-(-int(self.draws) // max_cached)}" if max_cached > 0 else "fewer chains"
         raise ValueError(
             f"Gibbs: {chains} chains of {self.kept} draws of {a_draw} numbers"
             f"{', with the missing values of each chain,' if missing else ''} would take {size * 8 / 2**30:.3g} "
@@ -264,7 +268,9 @@ def _apart(spec: Spec, around: State, draw: Draw) -> State:
     mean = around.coefficients.mean
     drawn = draw(around.gaussian, "start")
     theta = PointDistribution(mean + APART * (drawn.mean - mean))
-    return update_priors(spec, around.moved(theta), lambda distribution, *site: draw(distribution, "start", *site))
+    return update_priors(
+        spec, around.with_coefficients(theta), lambda distribution, *site: draw(distribution, "start", *site)
+    )
 
 
 def _start(settings: Gibbs, spec: Spec, source: Source, seed: int, around: State | None) -> Run[_Chain]:
@@ -273,7 +279,7 @@ def _start(settings: Gibbs, spec: Spec, source: Source, seed: int, around: State
     chains = [_Chain.start(spec, seed, k, around) for k in range(settings.chains)]
     if settings.checkpoint is not None and (found := read_checkpoint(settings.checkpoint, about)) is not None:
         chains = [_Chain(*one) for one in found]
-    elsewhere = None if source.looks_are_cheap else False  # rows that are a long way off are not sent to processes
+    elsewhere = None if source.rows_resident else False  # rows that are a long way off are not sent to processes
     advance = partial(_advance, spec, source, settings)
     return Run(advance, chains, settings.sweeps, settings.checkpoint, about, elsewhere)
 
@@ -285,7 +291,7 @@ def _about(settings: Gibbs, spec: Spec, source: Source, seed: int) -> dict[str, 
     if not Path(settings.checkpoint).absolute().parent.is_dir():
         raise FileNotFoundError(f"Gibbs: there is no directory for the checkpoint {os.fspath(settings.checkpoint)}.")
     theta = np.sin(1.0 + np.arange(spec.n_columns))
-    sums = [float(f"{one:.9e}") for one in source.total(lambda part: _fingerprint(part, theta))]
+    sums = [float(f"{one:.9e}") for one in source.sum_parts(lambda part: _fingerprint(part, theta))]
     blocks = [f"{block.name}: {block.prior!r}, {block.size}" for block in spec.blocks]
     if (inputs := input_model(spec.missing)) is not None:
         blocks.append(repr(inputs.settings))
@@ -296,8 +302,8 @@ def _about(settings: Gibbs, spec: Spec, source: Source, seed: int) -> dict[str, 
 
 def _fingerprint(part: Part, theta: Array) -> Array:
     """Sums over rows, and sums in which each row counts by its place, so that they change with the order."""
-    scores, signs, s = part.scores(theta, None), part.rows.signs, part.rows.weights
-    places = np.arange(len(s)) if part.places is None else part.places
+    scores, signs, s = part.scores(theta, None), part.rows.y, part.rows.weights
+    places = np.arange(len(s)) if part.row_index is None else part.row_index
     by_place = s * np.cos(1.0 + part.rows.index * PLACES + places)
     plain = [s.sum(), s @ signs, s @ scores, s @ np.square(scores), (s * signs) @ scores]
     return np.array([*plain, by_place @ signs, by_place @ scores])
@@ -312,11 +318,11 @@ def _advance(spec: Spec, source: Source, settings: Gibbs, until: tuple[_Chain, i
     with single_threaded_blas(), np.errstate(all="ignore"):
         for k in range(chain.done, end):
             draw = Draw(chain.seed, chain.number, k)
-            resolve = OverRelaxed(draw, state.coefficients.mean) if moves else draw
-            state, stats = sweep(spec, state, source, resolve)
+            mode = OverRelaxed(draw, state.coefficients.mean) if moves else draw
+            state, stats = sweep(spec, state, source, mode)
             accepted = False
             if moves:
-                state, accepted = stretch(spec, state, source, step, resolve)
+                state, accepted = stretch(spec, state, source, step, mode)
             if k < tune:
                 step = min(max(step * math.exp((float(accepted) - ACCEPTANCE) / math.sqrt(k + 1.0)), 1e-3), 2.0)
             elif (k - tune) % settings.thin == 0:
@@ -324,7 +330,7 @@ def _advance(spec: Spec, source: Source, settings: Gibbs, until: tuple[_Chain, i
                 # The row term at a point is −2 Σ s h₊: the pass tells the loss of the draw before this one.
                 n, zero, taken = n + 1, zero + int(stats.row_bound == 0.0), taken + int(accepted)
                 if stats.missing is not None:
-                    missing = added(missing, replace(stats.missing, values={}))
+                    missing = add_optional(missing, replace(stats.missing, values={}))
     drawn = chain.drawn
     if kept:
         thetas, gates, scales = zip(*kept, strict=True)
@@ -338,8 +344,8 @@ def _numbers(state: State) -> tuple[Array, Array | None, list[Array]]:
     """Effective coefficients, gates, and of each block the variance or covariance matrix."""
     theta, gates = state.coefficients.mean, None
     if state.gates is not None:
-        theta, gates = state.gates.open * theta, state.gates.inclusion
-    return theta, gates, [scale.values_at(MIDDLES[:1])[0] for scale in state.scales]
+        theta, gates = state.gates.by_coefficient * theta, state.gates.inclusion
+    return theta, gates, [scale.values_at(MIDPOINTS[:1])[0] for scale in state.scales]
 
 
 def _sample(chains: list[_Chain], sweeps: int, interrupted: bool) -> Sample:
@@ -351,7 +357,7 @@ def _sample(chains: list[_Chain], sweeps: int, interrupted: bool) -> Sample:
     gates = None if chains[0].drawn[0][1] is None else joined(lambda piece: piece[1])
     scales = tuple(joined(lambda piece, j=j: piece[2][j]) for j in range(len(chains[0].drawn[0][2])))
     draws, zero, taken = (sum(chain.losses[i] for chain in chains) for i in range(3))
-    missing = reduce(added, (chain.missing for chain in chains)) or MissingSums()
+    missing = reduce(add_optional, (chain.missing for chain in chains)) or MissingSums()
     return Sample(
         joined(lambda piece: piece[0]),
         gates,
@@ -380,14 +386,14 @@ class Proposal:
         return Proposal(self.step, math.exp(self.step * rng.standard_normal()), math.log(rng.random()))
 
 
-def stretch(spec: Spec, state: State, source: Source, step: float, resolve: Reading) -> tuple[State, bool]:
+def stretch(spec: Spec, state: State, source: Source, step: float, mode: UpdateMode) -> tuple[State, bool]:
     """Propose θ → gθ with every σ² → g²σ², and take it by the Metropolis rule; give the state and whether it moved."""
-    proposal: Proposal = resolve(Proposal(step), "stretch")
+    proposal: Proposal = mode(Proposal(step), "stretch")
     g, theta = proposal.g, state.coefficients.mean
-    effective = theta if state.gates is None else state.gates.open * theta
-    ratio, scales = source.total(lambda part: _change(spec.likelihood, part, state, effective, g, resolve)), []
+    effective = theta if state.gates is None else state.gates.by_coefficient * theta
+    ratio, scales = source.sum_parts(lambda part: _change(spec.likelihood, part, state, effective, g, mode)), []
     for block, scale, moments in zip(spec.blocks, state.scales, spec.moments(state), strict=True):
-        moved, part = block.prior.stretch(scale, moments, g)
+        moved, part = block.prior.rescale(scale, moments, g)
         scales.append(moved)
         ratio += part
     if not proposal.log_uniform < ratio:
@@ -395,8 +401,8 @@ def stretch(spec: Spec, state: State, source: Source, step: float, resolve: Read
     return State(PointDistribution(g * theta), tuple(scales), state.gates, state.missing), True
 
 
-def _change(likelihood: Likelihood, part: Part, state: State, theta: Array, g: float, resolve: Reading) -> float:
+def _change(likelihood: Likelihood, part: Part, state: State, theta: Array, g: float, mode: UpdateMode) -> float:
     """Change of the log likelihood, with what is latent integrated out."""
-    margin = part.rows.signs * part.scores(theta, state.missing)
-    before, after = likelihood.at_point(margin), likelihood.at_point(g * margin)
-    return part.likelihood_change(before, after, state.missing, resolve)
+    margin = part.rows.y * part.scores(theta, state.missing)
+    before, after = likelihood.log_likelihood(margin), likelihood.log_likelihood(g * margin)
+    return part.likelihood_change(before, after, state.missing, mode)

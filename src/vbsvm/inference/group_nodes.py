@@ -10,7 +10,7 @@ from typing import cast, final
 import numpy as np
 
 from vbsvm.base.arrays import Array
-from vbsvm.model.interfaces import Message
+from vbsvm.model.interfaces import EffectiveCoefficients
 from vbsvm.model.layouts.arrow_rows import ArrowRows
 from vbsvm.model.layouts.grouping import ByGroup
 from vbsvm.model.row_pass import Part
@@ -52,7 +52,7 @@ class AtNodes:
         """Of the rows of one block."""
         rows = cast(ArrowRows, part.rows)
         m, (first, tail) = len(self.nodes), rows.tail.window
-        by_level, by_column = rows.summing
+        by_level, by_column = rows.group_sum_matrices
         logs, q, _ = self._rows_at_nodes(rows)
         scores = (by_column @ q).reshape(tail.n_levels, len(self.core), q.shape[1])
         return NodeSums(ByGroup(((first, by_level @ logs),), m), ByGroup(((first, scores),), m))
@@ -60,11 +60,11 @@ class AtNodes:
     def _rows_at_nodes(self, rows: ArrowRows) -> tuple[Array, Array, Array]:
         """Log D, q and q(1 − q) of each row at the nodes of its group."""
         first, tail = rows.tail.window
-        shape = len(rows.signs), self.nodes.shape[1]
+        shape = len(rows.y), self.nodes.shape[1]
         _, logs, found, more = (self.buffers or {}).get(rows.index) or (None, *(np.empty(shape) for _ in range(3)))
         np.take(self.nodes[first : first + tail.n_levels], tail.levels, axis=0, out=found, mode="clip")
-        found *= (-rows.signs * tail.z[:, 0])[:, None]
-        found -= (rows.signs * rows.core_scores(self.core))[:, None]
+        found *= (-rows.y * tail.z[:, 0])[:, None]
+        found -= (rows.y * rows.core_scores(self.core))[:, None]
         beyond = np.maximum(found - LARGEST, 0.0) if found.max(initial=0.0) > LARGEST else None
         np.minimum(found, LARGEST, out=found)
         np.exp(found, out=found)
@@ -125,20 +125,20 @@ class ThirdDerivatives:
 
     at: AtNodes
     weights: Array
-    spread: Message
+    spread: EffectiveCoefficients
     along: Array
 
     def __call__(self, part: Part) -> ThirdSums:
         """Of the rows of one block."""
         rows = cast(ArrowRows, part.rows)
         first, tail = rows.tail.window
-        by_level, by_column = rows.summing
+        by_level, by_column = rows.group_sum_matrices
         q, bends = self.at.derivatives(rows)
         p, variance = len(self.at.core), np.asarray(self.spread.row_moments(rows)[1])
         weighed = _of_rows(rows, self.weights) * bends
-        own = np.einsum("ik,ik->i", weighed, 1.0 - 2.0 * q) * rows.weights * rows.signs * variance
+        own = np.einsum("ik,ik->i", weighed, 1.0 - 2.0 * q) * rows.weights * rows.y * variance
         towards = by_column.T @ self.along[p * first : p * (first + tail.n_levels)]
-        own -= 2.0 * rows.signs * np.einsum("ik,ik->i", weighed, towards)
+        own -= 2.0 * rows.y * np.einsum("ik,ik->i", weighed, towards)
         by_group = by_level @ (bends * variance[:, None])
         return ThirdSums(rows.core_cross(own), ByGroup(((first, by_group),), len(self.at.nodes)))
 

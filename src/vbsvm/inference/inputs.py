@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseWishart, JointNormal
-from vbsvm.base.reading import Draw, expect
 from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.base.update_mode import Draw, mean_field
 from vbsvm.design.formula.expansion import Draws, SampledColumns
 from vbsvm.inference.steps import FixedPoint, largest_change
 from vbsvm.missing.distributions import FixedInputs, InputDistribution, InputSums
@@ -41,7 +41,7 @@ def proper_draws(spec: Spec, missing: MissingState, source: Source, n: int, seed
             draw = Draw(seed, 0, FIXED_SWEEPS * k)
             sums = pass_rows(spec, replace(spec.start(), missing=at), source, draw).missing
             if k >= FIRST - 1 and (k - FIRST + 1) % BETWEEN == 0:
-                found.append(ProperDraw.of(model.inputs, sums.inputs, rng))
+                found.append(ProperDraw.from_sums(model.inputs, sums.inputs, rng))
             at = model.update(at, sums, draw)
     return found
 
@@ -126,7 +126,7 @@ def _expected(moments: Array, size: float, covariance: Array) -> JointNormal:
 def _log_density(distribution: JointNormal, x: Array, values: Array) -> Array:
     """Log density of the values of the last variables that are missing in x, draws × rows."""
     found, first = np.zeros(values.shape[:2]), x.shape[1] - values.shape[2]
-    for one in distribution.given(x, np.isnan(x), first):
+    for one in distribution.conditionals(x, np.isnan(x), first):
         cells = np.ix_(np.arange(len(values)), one.rows, one.variables - first)
         found[:, one.rows] = one.log_density(values[cells])
     return found
@@ -176,7 +176,7 @@ def _at_rest(
     """Go on from a distribution until it no longer changes."""
     fixed_point = FixedPoint[InputDistribution]()
     for _ in range(max_passes):
-        image = model.update(distribution, _sums(spec, source, distribution), expect)
+        image = model.update(distribution, _sums(spec, source, distribution), mean_field)
         before, after = np.array(distribution.pack()), np.array(image.pack())
         if len(before) != len(after):  # the start has no spread
             distribution = image
@@ -196,4 +196,4 @@ def _sums(spec: Spec, source: Source, distribution: InputDistribution) -> InputS
         return source.input_sums(distribution)
     assert isinstance(spec.missing, MissingModel)
     state = replace(spec.start(), missing=replace(spec.missing.start(), inputs=distribution))
-    return pass_rows(spec, state, source, expect).missing.inputs
+    return pass_rows(spec, state, source, mean_field).missing.inputs

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.loop import OptimizeResult
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.model import MissingModel, MissingState
-from vbsvm.model.interfaces import Gram, Message
+from vbsvm.model.interfaces import EffectiveCoefficients, Gram
 from vbsvm.model.layouts.dual import DualGaussian
 from vbsvm.model.row_pass import RowInfluence, RowPass, Source
 from vbsvm.model.spec import Spec, State
@@ -25,14 +25,16 @@ def row_influence(spec: Spec, outcome: OptimizeResult | Sample, source: Source, 
     """
     state = outcome.state
     if isinstance(outcome, Sample):
-        row_pass = RowPass(spec.likelihood.exact, state.coefficients.message(None), expect, missing=state.missing)
-        response = row_pass.message
+        row_pass = RowPass(spec.likelihood.exact, state.coefficients.effective(None), mean_field, missing=state.missing)
+        response = row_pass.coefficients
     else:
-        row_pass = RowPass(outcome.likelihood, state.coefficients.message(state.gates), expect, True, state.missing)
-        response = row_pass.message if outcome.integrated else _response(spec, state, source, row_pass)
+        row_pass = RowPass(
+            outcome.likelihood, state.coefficients.effective(state.gates), mean_field, True, state.missing
+        )
+        response = row_pass.coefficients if outcome.integrated else _response(spec, state, source, row_pass)
     row_pass = _as_predicted(row_pass, spec, outcome)
-    return source.total(
-        lambda part: RowInfluence.none() if part.rows.index % every else part.influence(row_pass, response)
+    return source.sum_parts(
+        lambda part: RowInfluence.empty() if part.rows.index % every else part.influence(row_pass, response)
     )
 
 
@@ -50,9 +52,9 @@ def refit(spec: Spec, outcome: OptimizeResult, source: Source, inference: Variat
 def unseen_rows(spec: Spec, outcome: OptimizeResult, source: Source) -> RowInfluence:
     """Scores of rows that a fit has not seen, and as ``response`` the variance that its coefficients give them."""
     state = outcome.state
-    row_pass = RowPass(outcome.likelihood, state.coefficients.message(state.gates), expect, True, state.missing)
+    row_pass = RowPass(outcome.likelihood, state.coefficients.effective(state.gates), mean_field, True, state.missing)
     row_pass = _as_predicted(row_pass, spec, outcome)
-    return source.total(lambda part: part.influence(row_pass, row_pass.message))
+    return source.sum_parts(lambda part: part.influence(row_pass, row_pass.coefficients))
 
 
 def _as_predicted(row_pass: RowPass, spec: Spec, outcome: OptimizeResult | Sample) -> RowPass:
@@ -60,16 +62,16 @@ def _as_predicted(row_pass: RowPass, spec: Spec, outcome: OptimizeResult | Sampl
     missing = outcome.state.missing
     if not isinstance(spec.missing, MissingModel) or not isinstance(missing, MissingState):
         return row_pass
-    return replace(row_pass, missing=spec.missing.as_predicted(missing, outcome.inputs))
+    return replace(row_pass, missing=spec.missing.marginal_over_labels(missing, outcome.inputs))
 
 
-def _response(spec: Spec, state: State, source: Source, row_pass: RowPass) -> Message:
+def _response(spec: Spec, state: State, source: Source, row_pass: RowPass) -> EffectiveCoefficients:
     """The distribution with the precision H + Λ, gates applied; with G in place of H where that is not positive."""
-    curvature: Gram = source.total(lambda part: part.curvature(row_pass))
+    curvature: Gram = source.sum_parts(lambda part: part.curvature(row_pass))
     if state.gates is not None:
-        curvature = curvature.gated(state.gates, pass_rows(spec, state, source, expect).gram)
+        curvature = curvature.gated(state.gates, pass_rows(spec, state, source, mean_field).gram)
     precision, nothing = spec.precision(state), np.zeros(len(state.coefficients.mean))
     try:
-        return curvature.conditional(nothing, precision).message(state.gates)
+        return curvature.conditional(nothing, precision).effective(state.gates)
     except (FloatingPointError, np.linalg.LinAlgError):
-        return row_pass.message
+        return row_pass.coefficients

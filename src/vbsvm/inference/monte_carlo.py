@@ -14,7 +14,7 @@ import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import Point
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.inference.profiled import FixedVarianceRows, ProfiledNewton
 from vbsvm.inference.steps import Anderson, fixed_point_step
 from vbsvm.model.layouts.drawn import DRAWS, DrawnGaussian, DrawnGram
@@ -48,7 +48,7 @@ def drawn_steps(spec: Spec, source: Source) -> Iterator[tuple[State, bool]]:
     state = _first(spec, source)
     before: Array | None = None
     while True:
-        rows = FixedVarianceRows(spec.likelihood, source, state.coefficients.message(None))
+        rows = FixedVarianceRows(spec.likelihood, source, state.coefficients.effective(None))
         reached = newton.optimize_mean(spec, state, rows)
         gram = rows.stats().gram
         assert isinstance(gram, DrawnGram)
@@ -65,15 +65,15 @@ def _first(spec: Spec, source: Source) -> State:
     near 0 the iteration may end there.
     """
     start = spec.start()
-    stats = pass_rows(spec, start, source, expect)
+    stats = pass_rows(spec, start, source, mean_field)
     assert isinstance(stats.gram, DrawnGram)
     squares = stats.gram.diagonal / sum(float(w.sum()) for _, w in stats.gram.parts)
     pairs = zip(spec.blocks, start.scales, strict=True)
     inferred = [(block, scale, isinstance(block.prior, HalfT | Ridge)) for block, scale in pairs]
-    start = start.scaled(tuple(_unit_scale(block, squares) if unit else scale for block, scale, unit in inferred))
+    start = start.with_scales(tuple(_unit_scale(block, squares) if unit else scale for block, scale, unit in inferred))
     mean = stats.gram.solve(stats.cross, spec.precision(start))
     assert mean is not None
-    return start.moved(stats.gram.drawn(mean, spec.precision(start), DRAWS))
+    return start.with_coefficients(stats.gram.drawn(mean, spec.precision(start), DRAWS))
 
 
 def _unit_scale(block: Block, squares: Array) -> Point:
@@ -123,10 +123,10 @@ class _Inputs:
             scales.append(scale.unpack(guess[n : n + length]))
             n += length
         gram = DrawnGram(tuple((rows, w) for (rows, _), w in zip(self.gram.parts, weights, strict=True)))
-        return _Inputs(gram, self.state.scaled(tuple(scales)), guess)
+        return _Inputs(gram, self.state.with_scales(tuple(scales)), guess)
 
     def drawn(self, spec: Spec, near: State) -> State:
         """Draw Σ = (G + Λ)⁻¹ around the mean, beginning at the draws of another state."""
         assert isinstance(near.coefficients, DrawnGaussian)
         mean, precision = self.state.coefficients.mean, spec.precision(self.state)
-        return self.state.moved(self.gram.drawn(mean, precision, DRAWS, near.coefficients))
+        return self.state.with_coefficients(self.gram.drawn(mean, precision, DRAWS, near.coefficients))

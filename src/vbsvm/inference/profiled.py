@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.inference.steps import (
     Anderson,
     AndersonNewton,
@@ -26,7 +26,7 @@ from vbsvm.inference.steps import (
     shorter_steps,
 )
 from vbsvm.model.coefficients import PointDistribution
-from vbsvm.model.interfaces import Effects, Gram, Message, Precision, Rows
+from vbsvm.model.interfaces import EffectiveCoefficients, Effects, Gram, Precision, Rows
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.row_pass import Part, RowPass, Source, Stats
@@ -81,7 +81,7 @@ class ProfiledNewton:
         """Find the best mean and scales for the state's covariance."""
         if isinstance(state.coefficients, PointDistribution):
             return evaluate_state(spec, source, state)
-        rows = FixedVarianceRows(spec.likelihood, source, state.coefficients.message(None))
+        rows = FixedVarianceRows(spec.likelihood, source, state.coefficients.effective(None))
         state = self.optimize_mean(spec, state, rows)
         return Iterate(state, elbo(spec, state, rows.row_term), rows.stats)
 
@@ -156,7 +156,7 @@ class ProfiledNewton:
             if trial:
                 ahead = rows.along(t)
             mean = distribution.mean + t * direction
-            moved = self._with_scales(spec, state.moved(distribution.at(mean)))
+            moved = self._with_scales(spec, state.with_coefficients(distribution.with_mean(mean)))
             slope = ahead.slope - float(direction @ spec.precision(moved).times(mean))
             if abs(slope) <= OPTIONS.max_slope * first or (trial == OPTIONS.max_trials and t > 0):
                 rows.move(t, ahead)
@@ -166,13 +166,13 @@ class ProfiledNewton:
         return None
 
     def _with_scales(self, spec: Spec, state: State) -> State:
-        return state if self._fixed_scales else update_priors(spec, state, expect)
+        return state if self._fixed_scales else update_priors(spec, state, mean_field)
 
 
 def covariance_update(spec: Spec, iterate: Iterate, scales: State) -> State:
     """Σ = (G + Λ)⁻¹ around the same mean, with Λ of this state: the iterate's, or where its scales are going."""
     covariance = iterate.stats.gram.conditional(iterate.stats.cross, spec.precision(scales))
-    return scales.moved(covariance.at(iterate.state.coefficients.mean))
+    return scales.with_coefficients(covariance.with_mean(iterate.state.coefficients.mean))
 
 
 def _between(low: tuple[float, float], high: tuple[float, float], trial: int) -> float:
@@ -237,18 +237,18 @@ class Evaluation:
 class FixedVarianceRows:
     """All rows with fixed variances of their scores, while the mean moves."""
 
-    def __init__(self, likelihood: Likelihood, source: Source, message: Message) -> None:
-        self._likelihood, self._source, self._message = likelihood, source, message
+    def __init__(self, likelihood: Likelihood, source: Source, coefficients: EffectiveCoefficients) -> None:
+        self._likelihood, self._source, self._coefficients = likelihood, source, coefficients
         self._blocks: dict[int, _Block] = {}
-        self._here: Evaluation = source.total(self._take)
+        self._here: Evaluation = source.sum_parts(self._take)
         self._blocks = dict(sorted(self._blocks.items()))  # threads finish in any order, and sums follow this one
 
     def _take(self, part: Part) -> Evaluation:
         rows = cast(Rows, part.rows)
         with np.errstate(all="ignore"):  # a thread does not inherit that of the loop
-            f, v = self._message.row_moments(rows)
-            row_term, slope = self._slopes(f, np.asarray(v), rows.signs, rows.weights)
-            self._blocks[rows.index] = _Block(rows.signs, rows.weights, f, np.asarray(v), f, slope)
+            f, v = self._coefficients.row_moments(rows)
+            row_term, slope = self._slopes(f, np.asarray(v), rows.y, rows.weights)
+            self._blocks[rows.index] = _Block(rows.y, rows.weights, f, np.asarray(v), f, slope)
             return Evaluation(row_term, 0.0, rows.cross(slope))
 
     def _slopes(self, f: Array, v: Array, y: Array, s: Array) -> tuple[float, Array]:
@@ -270,8 +270,8 @@ class FixedVarianceRows:
     def gradient(self) -> Array:
         """Gradient of the row term in the mean."""
         if self._here.cross is None:
-            cross = self._source.total(
-                lambda part: cast(Rows, part.rows).cross(self._blocks[part.rows.index].slope), light=True
+            cross = self._source.sum_parts(
+                lambda part: cast(Rows, part.rows).cross(self._blocks[part.rows.index].slope), memory_bound=True
             )
             self._here = Evaluation(self._here.row_term, self._here.slope, cross)
         return _array(self._here.cross)
@@ -287,7 +287,7 @@ class FixedVarianceRows:
                 evaluation = self._at(block, 1.0)
                 return Evaluation(evaluation.row_term, evaluation.slope, rows.cross(block.slope))
 
-        return self._source.total(of_part, light=True)
+        return self._source.sum_parts(of_part, memory_bound=True)
 
     def along(self, t: float) -> Evaluation:
         """Evaluation at the mean that is t steps ahead."""
@@ -307,7 +307,7 @@ class FixedVarianceRows:
 
     def _weights(self, block: _Block, damping: float) -> Array:
         """Curvature of each row, or a share of the way from there to w, which is not smaller."""
-        terms = self._likelihood.terms(block.f, block.v, block.y, block.s, expect)
+        terms = self._likelihood.terms(block.f, block.v, block.y, block.s, mean_field)
         assert terms.curvature is not None
         return terms.curvature + damping * (terms.w - terms.curvature) if damping else terms.curvature
 
@@ -326,7 +326,7 @@ class FixedVarianceRows:
                     weights = np.where(bends, weights, 0.0)
                 return cast(Rows, part.rows).gram(weights)
 
-        return self._source.total(of_part)
+        return self._source.sum_parts(of_part)
 
     def products(self, damping: float) -> Callable[[Array], Array]:
         """Products of the curvature with vectors."""
@@ -337,13 +337,13 @@ class FixedVarianceRows:
                 rows = cast(Rows, part.rows)
                 return rows.cross(weights[rows.index] * rows.scores(vector))
 
-            return _array(self._source.total(of_part, light=True))
+            return _array(self._source.sum_parts(of_part, memory_bound=True))
 
         return product
 
     def stats(self) -> Stats:
         """What a full pass would have summed here."""
-        return self._source.fold(RowPass(self._likelihood, self, expect))
+        return self._source.sum_stats(RowPass(self._likelihood, self, mean_field))
 
     def row_moments(self, rows: Rows) -> tuple[Array, Array]:
         """Mean and variance of each row's score."""
@@ -357,4 +357,4 @@ class FixedVarianceRows:
 
 def _array(sums: Any) -> Array:
     """Sums of a layout as an array."""
-    return sums if isinstance(sums, np.ndarray) else sums.total()
+    return sums if isinstance(sums, np.ndarray) else sums.to_array()

@@ -18,7 +18,7 @@ import numpy as np
 
 from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.base.distributions import TabulatedVariance
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.inference.group_nodes import AtNodes, Buffers, Curvature, ThirdDerivatives
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.layouts.arrow import ArrowGaussian
@@ -112,7 +112,7 @@ def integrate(spec: Spec, source: Source, start: State | None, tol: float, most:
     A start of None is where a sweep from the model's own leads.
     """
     swept = start is None or isinstance(start.coefficients, PointDistribution)
-    state = sweep(spec, spec.start(), source, expect)[0] if start is None or swept else start
+    state = sweep(spec, spec.start(), source, mean_field)[0] if start is None or swept else start
     problem = _Problem.of(spec, source, state)
     try:
         with np.errstate(all="ignore"):  # far from the maximum groups may have all of their weight at one node
@@ -206,7 +206,7 @@ class _Problem:
         for left, right, value in precision.couplings:
             if left.start < n_core:
                 dense[places[left], places[right]] = dense[places[right], places[left]] = value
-        buffers: Buffers | None = {} if source.looks_are_cheap else None
+        buffers: Buffers | None = {} if source.rows_resident else None
         return _Problem(source, prior, dense, n_core, len(found.effects), buffers)
 
     def maximum(self, state: State, tol: float, most: int) -> _Point | None:
@@ -250,21 +250,21 @@ class _Problem:
         n, rate = self.n_core, math.exp(-2 * at[-1])
         nodes, log_steps = _nodes(effects, np.maximum(sd, 1e-8), skewness)
         rows = AtNodes(at[:-1], nodes, self.buffers)
-        sums = self.source.total(rows)
+        sums = self.source.sum_parts(rows)
         squares = np.square(nodes) * rate
-        logs = sums.logs.total() - 0.5 * squares + log_steps
+        logs = sums.logs.to_array() - 0.5 * squares + log_steps
         highest = np.ascontiguousarray(logs.T).max(axis=0)[:, None]  # quicker than along the nodes
         weights = np.exp(logs - highest)
         totals = weights @ _ONES
         weights /= totals[:, None]
         scores = np.empty((n + 1, *nodes.shape))
-        scores[:n] = sums.scores.total().transpose(1, 0, 2)
+        scores[:n] = sums.scores.to_array().transpose(1, 0, 2)
         np.subtract(squares, 1.0, out=scores[n])  # what u adds to the derivative by λ is u²/σ² − 1
         weighed = scores * weights
         means = weighed @ _ONES
         prior, slope, bend = self.prior.log_density(float(at[-1]))
         precision = means @ means.T - weighed.reshape(n + 1, -1) @ scores.reshape(n + 1, -1).T
-        curvature = self.source.total(Curvature(rows, weights))
+        curvature = self.source.sum_parts(Curvature(rows, weights))
         precision[:n, :n] += curvature + self.precision
         cancelled = float((curvature.diagonal() / precision.diagonal()[:n]).max(initial=0.0))
         precision[n, n] += 2.0 * float(np.vdot(weights, squares)) + bend
@@ -382,11 +382,11 @@ class _Problem:
             DenseGaussian(mode.at[:n], _upper_root(S)), nothing, nothing[:, :, None], np.zeros((self.m, 1, n)), shapes
         )
         kernel = ThirdDerivatives(
-            groups.rows, groups.weights, spread.message(None), along.reshape(self.m * n, OPTIONS.n_nodes)
+            groups.rows, groups.weights, spread.effective(None), along.reshape(self.m * n, OPTIONS.n_nodes)
         )
         self.evaluations += 1
-        sums = self.source.total(kernel)
-        total = np.einsum("gjk,jgk->gk", along, centred) + sums.bends.total()
+        sums = self.source.sum_parts(kernel)
+        total = np.einsum("gjk,jgk->gk", along, centred) + sums.bends.to_array()
         return 0.5 * S @ (sums.core + np.einsum("gk,jgk->j", groups.weights * total, centred))
 
 

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.reading import expect
 from vbsvm.base.settings import log
+from vbsvm.base.update_mode import mean_field
 from vbsvm.inference.loop import optimize
 from vbsvm.inference.profiled import Evaluation, FixedVarianceRows, ProfiledNewton, covariance_update
 from vbsvm.inference.steps import AndersonNewton, Iterate, evaluate_state
@@ -86,7 +86,7 @@ class SmoothNewton:
         """Find the best mean and scales for the state's covariance."""
         if isinstance(state.coefficients, PointDistribution):
             return evaluate_state(spec, source, state)
-        rows = SmoothRows(spec.likelihood, source, state.coefficients.message(None))
+        rows = SmoothRows(spec.likelihood, source, state.coefficients.effective(None))
         reached = self._profiled.optimize_mean(spec, state, rows)
         self._last = reached, rows
         weights = self._proposed[1] if self._proposed is not None and self._proposed[0] is state else None
@@ -133,10 +133,10 @@ class SmoothNewton:
             ProfiledNewton(OPTIONS.mean_tol * self._tol * source.n_rows / spec.n_columns, loose=0.0),
         )
         loose.curvature = close.curvature = gram = few.curvature(0.0)
-        message = few.updated(spec, state).coefficients.message(None)
+        coefficients = few.updated(spec, state).coefficients.effective(None)
         if spec.n_columns >= OPTIONS.min_even:
-            message = EvenVariances(state.coefficients.mean, spec.n_columns / few.total_weight)
-        rows = SmoothRows(spec.likelihood, source, message)
+            coefficients = EvenVariances(state.coefficients.mean, spec.n_columns / few.total_weight)
+        rows = SmoothRows(spec.likelihood, source, coefficients)
         state = loose.optimize_mean(spec, state, rows)
         if loose.curvature is gram:
             state = close.optimize_mean(spec, state, rows)
@@ -151,7 +151,9 @@ def _update_gain(spec: Spec, iterate: Iterate) -> float:
     precision = spec.precision(iterate.state)
     if precision.couplings:
         return np.inf
-    trace = now.at(np.zeros_like(now.mean)).quadratic(iterate.stats.gram) + float(precision.diagonal @ now.variances)
+    trace = now.with_mean(np.zeros_like(now.mean)).quadratic(iterate.stats.gram) + float(
+        precision.diagonal @ now.variances
+    )
     return 0.5 * (trace - len(now.mean)) + image.entropy - now.entropy
 
 
@@ -220,7 +222,7 @@ class SmoothRows(FixedVarianceRows):
     def _of_block(self, index: int) -> tuple[Array, float]:
         block = self._blocks[index]
         with np.errstate(all="ignore"):
-            terms = self._likelihood.terms(block.f, block.v, block.y, block.s, expect)
+            terms = self._likelihood.terms(block.f, block.v, block.y, block.s, mean_field)
             return terms.w, float(block.s @ terms.value)
 
     def curvature(self, damping: float) -> Gram:
@@ -233,7 +235,7 @@ class SmoothRows(FixedVarianceRows):
                 weights, _ = found[index] = self._of_block(index) if known is None else known[index]
                 return cast(Rows, part.rows).gram(weights)
 
-            self._gram = cast(Gram, self._source.total(of_part))
+            self._gram = cast(Gram, self._source.sum_parts(of_part))
             self._terms = cast(dict[int, tuple[Array, float]], found)
         return self._gram
 

@@ -78,7 +78,7 @@ def features(spec: Spec, source: Source, *, accelerate: bool) -> Set[Feature]:
         F.NOT_AT_RANDOM: inputs is not None and isinstance(inputs.settings.mechanism, NotAtRandom),
         F.WIDE: spec.n_columns > source.n_rows,
         F.NARROW: source.n_core < min(OPTIONS.min_core, spec.n_columns),
-        F.REMOTE: not source.looks_are_cheap,
+        F.REMOTE: not source.rows_resident,
         F.MONTE_CARLO: source.drawn_covariance,
         F.SWEEPS: not accelerate,
     }

@@ -13,7 +13,7 @@ import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.model.row_pass import Source, Stats
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.sweep import elbo, pass_rows, update, update_gates, update_missing, update_priors
@@ -184,13 +184,13 @@ class StepRule(Protocol):
 
 def evaluate_state(spec: Spec, source: Source, state: State, *, with_curvature: bool = False) -> Iterate:
     """Pass over the rows from this state: that gives its exact bound, and what the next step needs."""
-    stats = pass_rows(spec, state, source, expect, with_curvature=with_curvature)
+    stats = pass_rows(spec, state, source, mean_field, with_curvature=with_curvature)
     return Iterate(state, elbo(spec, state, stats.row_bound, stats.missing), lambda: stats)
 
 
 def cavi_step(spec: Spec, iterate: Iterate) -> State:
     """The paper's updates, to the letter."""
-    return update(spec, iterate.state, iterate.stats, expect)
+    return update(spec, iterate.state, iterate.stats, mean_field)
 
 
 def newton_step(spec: Spec, iterate: Iterate, damping: float) -> State | None:
@@ -206,7 +206,7 @@ def newton_step(spec: Spec, iterate: Iterate, damping: float) -> State | None:
         return None
     ahead = None
     gram, cross = stats.gated(iterate.state.gates)
-    curvature = stats.curvature.towards(stats.gram, damping).gated(iterate.state.gates, stats.gram)
+    curvature = stats.curvature.interpolate(stats.gram, damping).gated(iterate.state.gates, stats.gram)
     # Where the curvature is the gram itself, the update's own mean is the Newton step.
     residual = None if curvature is gram else cross - gram.times(distribution.mean)
     state, rounds = iterate.state, max(block.prior.rounds for block in spec.blocks)
@@ -217,17 +217,17 @@ def newton_step(spec: Spec, iterate: Iterate, damping: float) -> State | None:
             step = curvature.solve(residual - precision.times(distribution.mean), precision)
             if step is None:
                 return None
-            proposed = proposed.at(distribution.mean + step)
-        state = state.moved(proposed)
-        moved = update_gates(spec, state, stats, expect)
+            proposed = proposed.with_mean(distribution.mean + step)
+        state = state.with_coefficients(proposed)
+        moved = update_gates(spec, state, stats, mean_field)
         if ahead is None and _gates_rest(iterate.state, moved):
             ahead = fixed_point_step(spec, state)
             if ahead is not None:
                 state = ahead
                 continue
-        state = update_priors(spec, moved, expect)
+        state = update_priors(spec, moved, mean_field)
         rounds -= 1
-    return update_missing(spec, state, stats, expect)
+    return update_missing(spec, state, stats, mean_field)
 
 
 def _gates_rest(before: State, after: State) -> bool:
@@ -244,7 +244,7 @@ def fixed_point_step(spec: Spec, state: State) -> State | None:
         guess = block.prior.fixed_point_step(scales[k], moments)
         if guess is not None:
             scales[k], moved = guess, True
-    return state.scaled(tuple(scales)) if moved else None
+    return state.with_scales(tuple(scales)) if moved else None
 
 
 def _fraction(spec: Spec, iterate: Iterate, fraction: float) -> State:
@@ -252,8 +252,8 @@ def _fraction(spec: Spec, iterate: Iterate, fraction: float) -> State:
     distribution, stats = iterate.state.gaussian, iterate.stats
     before = distribution.precision
     cross = (1 - fraction) * before.times(distribution.mean) + fraction * stats.cross
-    gram = before.towards(stats.gram, fraction)
-    return iterate.state.moved(gram.conditional(cross, spec.precision(iterate.state).scaled(fraction)))
+    gram = before.interpolate(stats.gram, fraction)
+    return iterate.state.with_coefficients(gram.conditional(cross, spec.precision(iterate.state).scaled(fraction)))
 
 
 def shorter_steps(spec: Spec, iterate: Iterate) -> Iterator[State]:
@@ -378,7 +378,7 @@ class NaturalGradient:
             shorter = self._fraction(spec, iterate, fraction)
             if shorter is not None:
                 yield shorter
-        yield update_missing(spec, iterate.state, iterate.stats, expect)
+        yield update_missing(spec, iterate.state, iterate.stats, mean_field)
 
     def _fraction(self, spec: Spec, iterate: Iterate, fraction: float) -> State | None:
         """A fraction of the step of the coefficients, or None where its precision is not positive."""
@@ -387,4 +387,4 @@ class NaturalGradient:
         except (FloatingPointError, np.linalg.LinAlgError):
             return None
         finite = np.isfinite(state.coefficients.mean).all()
-        return update_missing(spec, state, iterate.stats, expect) if finite else None
+        return update_missing(spec, state, iterate.stats, mean_field) if finite else None

@@ -10,9 +10,9 @@ import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma, TabulatedVariance
-from vbsvm.base.reading import expect
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.base.settings import Parameters, log, require_flag, require_positive, require_whole
+from vbsvm.base.settings import Parameters, check_flag, check_positive, check_whole, log
+from vbsvm.base.update_mode import mean_field
 from vbsvm.inference import quadrature
 from vbsvm.inference.callbacks import NULL_CALLBACK, Callback
 from vbsvm.inference.inputs import LearnedInputs, learn_inputs
@@ -100,13 +100,13 @@ class Variational(Parameters):
 
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
-        require_positive("Variational", 1e-300, tol=self.tol)
-        require_flag("Variational", accelerate=self.accelerate)
+        check_positive("Variational", 1e-300, tol=self.tol)
+        check_flag("Variational", accelerate=self.accelerate)
         if not isinstance(self.bound, str) or self.bound not in (AUTO, AUGMENTED, PAPER, EXACT, INTEGRATED):
             known = "'auto', 'augmented' (or 'paper'), 'exact' or 'integrated'"
             raise ValueError(f"Variational: bound must be {known}; got {self.bound!r}.")
         if self.max_iter is not None:
-            require_whole("Variational", 2, 10**9, max_iter=self.max_iter)
+            check_whole("Variational", 2, 10**9, max_iter=self.max_iter)
 
     def most_passes(self, spec: Spec) -> int:
         """Most passes over the data for this model."""
@@ -252,7 +252,7 @@ def _starts(spec: Spec, start: State | None, learned: LearnedInputs | None) -> l
     """
     if start is not None:
         integrated = any(isinstance(scale, TabulatedVariance) for scale in start.scales)
-        return [update_priors(spec, start, expect) if integrated else start]
+        return [update_priors(spec, start, mean_field) if integrated else start]
     if learned is None:
         return spec.starts()
     return [
@@ -298,7 +298,7 @@ def _gives_way(source: Source, result: OptimizeResult, sequence: tuple[Stage, ..
 
 def _separates(source: Source, state: State) -> bool:
     """Whether the mean scores put every row on its side: then no loss grows with the coefficients."""
-    return not source.total(lambda part: part.n_misclassified(state.coefficients.mean, state.missing))
+    return not source.sum_parts(lambda part: part.n_misclassified(state.coefficients.mean, state.missing))
 
 
 def _widened(spec: Spec, source: Source, state: State) -> State:
@@ -309,7 +309,7 @@ def _widened(spec: Spec, source: Source, state: State) -> State:
         return state
     if source.n_core < spec.n_columns or sum(block.size for block in others) > 1:  # groups, or a curve
         return state
-    if prior.chance_above(OPTIONS.separated_variance) < OPTIONS.min_probability:
+    if prior.tail_probability(OPTIONS.separated_variance) < OPTIONS.min_probability:
         return state
     wider = min(max(1.0, OPTIONS.separated_variance * scale.shape / scale.rate), OPTIONS.max_widening)
     return replace(state, scales=(*state.scales[:-1], replace(scale, rate=wider * scale.rate)))

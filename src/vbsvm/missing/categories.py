@@ -1,7 +1,7 @@
-"""Missing categories: distributions of their levels, which adapt to the coefficients or are fixed before these.
+"""Missing categories: distributions of their levels, fitted jointly with the coefficients or fixed beforehand.
 
-Fixed ones are a linear discriminant: given level and label, the inputs are normal, with one covariance and a mean that
-is the sum of one for each; so the log probability of a level is linear in the inputs.
+Fixed ones are a linear discriminant: given level and label, the predictors are normal with a common covariance and an
+additive mean, so that the log odds of a level are linear in the predictors.
 """
 
 import math
@@ -17,25 +17,25 @@ from scipy.special import digamma, expit, gammaln, log_expit, log_softmax
 from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import InverseWishart
-from vbsvm.base.reading import Reading
+from vbsvm.base.update_mode import UpdateMode
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe
 from vbsvm.missing.rows import design_rows
 
-# Prior precisions of the logistic model that weighs drawn values: of standardised columns, and of wiggly basis columns.
+# Prior precisions of the logistic model for importance weights: of standardised columns, and of wiggly basis columns.
 COLUMN_PRECISION, WIGGLY_PRECISION = 0.01, 0.25
 MAX_STEPS, TOLERANCE = 50, 1e-4
-# Levels whose inputs do not differ more than by chance have effects of this variance, in units of the covariance.
-SMALLEST_VARIANCE = 1e-12
-# Keeps effects of levels and means of labels apart, of which a constant could be either.
+# Lower bound of the variance of level effects, in units of the covariance.
+MIN_VARIANCE = 1e-12
+# Identifies level effects and label means, which are confounded with a constant.
 RIDGE = 1e-9
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class ConditionalLevels:
-    """Distribution of a level given inputs and label: log proportions of levels (labels × levels), means of the inputs
-    by label, effects of levels on these, and the covariance.
+    """Distribution of the level given predictors and label, as a linear discriminant: log proportions by label and
+    level, means of the predictors by label, level effects on these, and the common covariance.
     """
 
     log_proportions: Array
@@ -43,16 +43,16 @@ class ConditionalLevels:
     effects: Array
     covariance: Array
 
-    def log_chances(self, x: Array, labels: NDArray[np.intp]) -> Array:
-        """Log probability of each level in each row (rows × levels); inputs that are NaN are ignored."""
+    def log_prob(self, x: Array, labels: NDArray[np.intp]) -> Array:
+        """Log probability of each level in each row (rows × levels); NaN in x are marginalised out."""
         missing, logits = np.isnan(x), np.empty((len(x), self.log_proportions.shape[1]))
         patterns, pattern_of = np.unique(missing, axis=0, return_inverse=True) if missing.any() else (missing[:1], 0)
         for k, pattern in enumerate(patterns):
-            rows, known = np.flatnonzero(np.broadcast_to(pattern_of == k, len(x))), ~pattern
-            effects = self.effects[:, known]
-            slopes = np.linalg.solve(self.covariance[np.ix_(known, known)], effects.T)
-            about = x[np.ix_(rows, known)] - self.means[labels[rows]][:, known]
-            logits[rows] = self.log_proportions[labels[rows]] + about @ slopes
+            rows, observed = np.flatnonzero(np.broadcast_to(pattern_of == k, len(x))), ~pattern
+            effects = self.effects[:, observed]
+            slopes = np.linalg.solve(self.covariance[np.ix_(observed, observed)], effects.T)
+            centred = x[np.ix_(rows, observed)] - self.means[labels[rows]][:, observed]
+            logits[rows] = self.log_proportions[labels[rows]] + centred @ slopes
             logits[rows] -= 0.5 * np.einsum("lp,pl->l", effects, slopes)
         return np.asarray(log_softmax(logits, axis=1))
 
@@ -60,7 +60,7 @@ class ConditionalLevels:
 @final
 @dataclass(frozen=True, eq=False)
 class LevelSums:
-    """Moments of the rows in which a category is known: weight and mean of the inputs by label and level.
+    """Moments of the rows with an observed category: weights and means of the predictors by label and level.
 
     ``scatter`` is the sum of squares and products about these means.
     """
@@ -70,42 +70,42 @@ class LevelSums:
     scatter: Array
 
     @staticmethod
-    def of(
+    def from_rows(
         x: Array, labels: NDArray[np.intp], levels: NDArray[np.intp], weights: Array, shape: tuple[int, int]
     ) -> "LevelSums":
-        """The moments of some rows; ``shape`` are the numbers of labels and levels."""
+        """Compute the moments; ``shape`` is (number of labels, number of levels)."""
         cell = labels * shape[1] + levels
         counts = np.bincount(cell, weights, minlength=shape[0] * shape[1]).astype(np.float64)
         means = np.zeros((len(counts), x.shape[1]))
         np.add.at(means, cell, weights[:, None] * x)
         means /= np.where(counts > 0, counts, 1.0)[:, None]
-        about = x - means[cell]
-        return LevelSums(counts.reshape(shape), means.reshape(*shape, -1), about.T @ (weights[:, None] * about))
+        centred = x - means[cell]
+        return LevelSums(counts.reshape(shape), means.reshape(*shape, -1), centred.T @ (weights[:, None] * centred))
 
     def __add__(self, other: Self) -> "LevelSums":
-        """Join two sets of rows."""
-        counts, apart = self.counts + other.counts, other.means - self.means
-        share = other.counts / np.where(counts > 0, counts, 1.0)
-        between = np.einsum("yl,ylp,ylq->pq", self.counts * share, apart, apart)
-        return LevelSums(counts, self.means + share[:, :, None] * apart, self.scatter + other.scatter + between)
+        """Pool the moments of two sets of rows."""
+        counts, difference = self.counts + other.counts, other.means - self.means
+        fraction = other.counts / np.where(counts > 0, counts, 1.0)
+        between = np.einsum("yl,ylp,ylq->pq", self.counts * fraction, difference, difference)
+        return LevelSums(counts, self.means + fraction[:, :, None] * difference, self.scatter + other.scatter + between)
 
     def without_labels(self) -> "LevelSums":
-        """The same for rows whatever their label."""
+        """The moments pooled over labels."""
         scatters = [self.scatter, *np.zeros((len(self.counts) - 1, *self.scatter.shape))]
         cells = zip(self.counts, self.means, scatters, strict=True)
         return reduce(add, (LevelSums(counts[None], means[None], scatter) for counts, means, scatter in cells))
 
     def conditional(self, rng: np.random.Generator | None = None) -> ConditionalLevels:
-        """Conditional distribution of the levels at posterior means of all parameters, or at a draw of these.
+        """Distribution of the level at the posterior mean of its parameters, or at a posterior draw.
 
-        Priors are flat for proportions, and weak for the covariance.
-        Effects of levels are shrunk: their variance is what is left when chance differences have been taken off.
+        Priors are flat for proportions and weak for the covariance. Level effects are shrunk, with a method-of-moments
+        estimate of their variance.
         """
         concentrations, n_labels, n_inputs = 1.0 + self.counts, len(self.counts), len(self.scatter)
         total = max(float(self.counts.sum()), 1.0)
         centre = np.einsum("yl,ylp->p", self.counts, self.means) / total
         cells = np.where(self.counts[:, :, None] > 0, self.means - centre, 0.0)
-        between, within = self._scatter(cells, 1.0 / SMALLEST_VARIANCE), self._scatter(cells, 0.0)
+        between, within = self._scatter(cells, 1.0 / MIN_VARIANCE), self._scatter(cells, 0.0)
         diagonal = within.diagonal() / total
         scale = within + n_inputs * np.diag(np.where(diagonal > 0, diagonal, 1.0))
         covariance = scale / (total + n_inputs)
@@ -113,61 +113,61 @@ class LevelSums:
         solution = self._solve(precision, cells)
         log_proportions = np.log(concentrations / concentrations.sum(axis=1)[:, None])
         if rng is not None:
-            log_proportions = np.log([rng.dirichlet(one) for one in concentrations])
+            log_proportions = np.log([rng.dirichlet(row) for row in concentrations])
             covariance = InverseWishart(scale, total + n_inputs).draw(rng).value
             noise = rng.standard_normal(solution.shape)
             solution = solution + cholesky(inverse(precision)) @ noise @ cholesky(covariance).T
         return ConditionalLevels(log_proportions, centre + solution[:n_labels], solution[n_labels:], covariance)
 
     def _precision(self, shrinkage: float) -> Array:
-        """Of the means of labels, then of the effects of levels, in units of the inputs' precision."""
+        """Precision of the label means and level effects jointly, in units of the predictors' precision."""
         by_label, by_level = self.counts.sum(axis=1), self.counts.sum(axis=0)
         labels = np.diag(np.where(by_label > 0, by_label, 1.0))
         levels = np.diag(by_level + shrinkage + RIDGE * by_level.sum() + (by_level == 0))
         return np.block([[labels, self.counts], [self.counts.T, levels]])
 
     def _solve(self, precision: Array, cells: Array) -> Array:
-        """Means of labels, then effects of levels, from the means of both together."""
+        """Estimate the label means and the level effects from the cell means."""
         sums = self.counts[:, :, None] * cells
         right = np.concatenate([sums.sum(axis=1), sums.sum(axis=0)])
         return np.asarray(np.linalg.solve(precision, right), dtype=np.float64)
 
     def _scatter(self, cells: Array, shrinkage: float) -> Array:
-        """Squares and products about the sums of means of labels and shrunk effects of levels."""
+        """Residual sums of squares and products of the additive model with shrunken level effects."""
         solution, n_labels = self._solve(self._precision(shrinkage), cells), len(self.counts)
-        left = cells - solution[:n_labels, None] - solution[None, n_labels:]
-        return self.scatter + np.einsum("yl,ylp,ylq->pq", self.counts, left, left)
+        residuals = cells - solution[:n_labels, None] - solution[None, n_labels:]
+        return self.scatter + np.einsum("yl,ylp,ylq->pq", self.counts, residuals, residuals)
 
     def _variance(self, between: Array, covariance: Array) -> float:
-        """Variance of the effects, in units of the covariance, by the method of moments."""
+        """Method-of-moments estimate of the effects' variance, in units of the covariance."""
         by_level = self.counts.sum(axis=0)
         total, n_inputs = by_level.sum(), len(covariance)
         degrees = n_inputs * (np.count_nonzero(by_level) - 1)
         if degrees <= 0:
-            return SMALLEST_VARIANCE
+            return MIN_VARIANCE
         explained = float(np.trace(np.linalg.solve(covariance, between)))
-        spread = total - float(by_level @ by_level) / total
-        return max((explained - degrees) / (n_inputs * spread), SMALLEST_VARIANCE)
+        unbalance = total - float(by_level @ by_level) / total
+        return max((explained - degrees) / (n_inputs * unbalance), MIN_VARIANCE)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class CategorySums:
-    """The moments for each of several categories."""
+    """The moments of each of several categories."""
 
     categories: tuple[LevelSums, ...]
 
     def __add__(self, other: Self) -> "CategorySums":
-        """Join two sets of rows."""
+        """Pool the moments of two sets of rows."""
         return CategorySums(tuple(a + b for a, b in zip(self.categories, other.categories, strict=True)))
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class FixedLevels:
-    """What the levels of each category depend on, columns of the design, and the moments that tell how.
+    """Fixed distributions of missing categories: the design columns that each is conditional on, and their moments.
 
-    ``labelled`` says whether they depend on the label of their row, too.
+    ``labelled``: whether they are conditional on the label, too.
     """
 
     columns: tuple[NDArray[np.intp], ...]
@@ -176,94 +176,96 @@ class FixedLevels:
 
     @cached_property
     def conditionals(self) -> tuple[ConditionalLevels, ...]:
-        """Conditional distributions in the rows of the fit."""
+        """Distributions of the levels in the training rows."""
         return self.draw(None, labelled=True)
 
     @cached_property
     def without_labels(self) -> tuple[ConditionalLevels, ...]:
-        """Conditional distributions in rows whose label is not known."""
+        """Distributions of the levels in rows without a label."""
         return self.draw(None, labelled=False)
 
     def draw(self, rng: np.random.Generator | None, *, labelled: bool) -> tuple[ConditionalLevels, ...]:
-        """Conditional distributions with drawn parameters, or their means, of rows with or without labels."""
+        """Distributions of the levels, given the label or not, at drawn parameters or (rng=None) at their means."""
         labelled = labelled and self.labelled
         sums = [category if labelled else category.without_labels() for category in self.sums.categories]
         return tuple(category.conditional(rng) for category in sums)
 
-    def attached(self, candidates: Candidates, design: Array, signs: Array) -> Candidates:
-        """Candidates of the fit with their log probabilities, in rows of the design that have these labels."""
-        predicted = self.log_chances(self.without_labels, candidates, design)
-        fixed = self.log_chances(self.conditionals, candidates, design, signs) if self.labelled else predicted
+    def with_log_prob(self, candidates: Candidates, design: Array, y: Array) -> Candidates:
+        """The candidates of the training rows with their log probabilities, given design and labels."""
+        predicted = self.log_prob(self.without_labels, candidates, design)
+        fixed = self.log_prob(self.conditionals, candidates, design, y) if self.labelled else predicted
         if candidates.log_weights is not None and candidates.log_ratio is not None:
             fixed, predicted = fixed + candidates.log_weights, predicted + candidates.log_ratio
         return replace(candidates, log_fixed=fixed, log_predictive=predicted)
 
-    def log_chances(
-        self, levels: tuple[ConditionalLevels, ...], candidates: Candidates, design: Array, signs: Array | None = None
+    def log_prob(
+        self, levels: tuple[ConditionalLevels, ...], candidates: Candidates, design: Array, y: Array | None = None
     ) -> Array:
-        """Log probability of each candidate under these distributions of levels."""
+        """Log probability of each candidate."""
         labels = np.zeros(len(design), dtype=np.intp)
-        if signs is not None and self.labelled:
-            labels = (signs > 0).astype(np.intp)
+        if y is not None and self.labelled:
+            labels = (y > 0).astype(np.intp)
         total = np.zeros(len(design)) if candidates.log_importance is None else candidates.log_importance.copy()
         for conditional, columns, codes in zip(levels, self.columns, candidates.levels.T, strict=True):
             rows = np.flatnonzero(codes >= 0)
             if len(rows):
-                chances = conditional.log_chances(design[np.ix_(rows, columns)], labels[rows])
-                total[rows] += chances[np.arange(len(rows)), codes[rows]]
+                log_prob = conditional.log_prob(design[np.ix_(rows, columns)], labels[rows])
+                total[rows] += log_prob[np.arange(len(rows)), codes[rows]]
         return total
 
-    def of_table(
+    def log_prob_of_table(
         self,
         levels: tuple[ConditionalLevels, ...],
         candidates: Candidates,
         recipe: Recipe,
         table: NDArray[np.floating],
-        signs: Array | None = None,
+        y: Array | None = None,
     ) -> Array:
-        """The same of candidates in a raw table."""
-        total, lost = np.zeros(len(table)), np.flatnonzero((candidates.levels >= 0).any(axis=1))
-        design, labels = design_rows(recipe, table[lost]), None if signs is None else signs[lost]
-        total[lost] = self.log_chances(levels, candidates.take(lost), design, labels)
+        """Log probability of each candidate, with predictors from a raw table."""
+        total, incomplete = np.zeros(len(table)), np.flatnonzero((candidates.levels >= 0).any(axis=1))
+        design, labels = design_rows(recipe, table[incomplete]), None if y is None else y[incomplete]
+        total[incomplete] = self.log_prob(levels, candidates.take(incomplete), design, labels)
         return total
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class LevelDistributions:
-    """The levels' probabilities of each categorical input: Dirichlet distributions, or draws from them."""
+    """Probabilities of the levels of each categorical predictor: Dirichlet distributions, or draws from them."""
 
     concentrations: tuple[Array, ...]
     logs: tuple[Array, ...]
 
     @staticmethod
-    def of(concentrations: tuple[Array, ...]) -> "LevelDistributions":
-        """Dirichlet distributions, with E log π."""
-        return LevelDistributions(concentrations, tuple(digamma(one) - digamma(one.sum()) for one in concentrations))
+    def from_concentrations(concentrations: tuple[Array, ...]) -> "LevelDistributions":
+        """Dirichlet distributions with these concentrations, and E log π."""
+        return LevelDistributions(concentrations, tuple(digamma(a) - digamma(a.sum()) for a in concentrations))
 
     def pack(self) -> list[float]:
-        """Give the logs of the concentrations."""
-        return [x for one in self.concentrations for x in np.log(one)]
+        """Return the logs of the concentrations."""
+        return [x for a in self.concentrations for x in np.log(a)]
 
     def unpack(self, numbers: Array) -> "LevelDistributions":
-        """Make the distributions that have these numbers."""
+        """Inverse of ``pack``."""
         if not self.concentrations:  # values of columns are drawn, and no category may be missing
             return self
-        ends = np.cumsum([len(one) for one in self.concentrations])[:-1]
-        return LevelDistributions.of(tuple(np.exp(np.clip(part, -300.0, 300.0)) for part in np.split(numbers, ends)))
+        ends = np.cumsum([len(a) for a in self.concentrations])[:-1]
+        return LevelDistributions.from_concentrations(
+            tuple(np.exp(np.clip(part, -300.0, 300.0)) for part in np.split(numbers, ends))
+        )
 
     def draw(self, rng: np.random.Generator) -> "LevelDistributions":
         """Draw the probabilities."""
-        return LevelDistributions(self.concentrations, tuple(np.log(rng.dirichlet(one)) for one in self.concentrations))
+        return LevelDistributions(self.concentrations, tuple(np.log(rng.dirichlet(a)) for a in self.concentrations))
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class LevelModel:
-    """The levels' probabilities have a flat Dirichlet prior; ``sizes`` are the numbers of levels.
+    """Dirichlet(1) prior of the level probabilities; ``sizes`` are the numbers of levels.
 
-    Where probabilities of candidates are known before the coefficients and fixed, they are ``given``. (Files of older
-    versions have ``held``, and no more.)
+    ``given`` are fixed distributions that do not depend on the coefficients. (Files of older versions have ``held``
+    alone.)
     """
 
     sizes: tuple[int, ...]
@@ -272,11 +274,11 @@ class LevelModel:
 
     def start(self) -> LevelDistributions:
         """Equal probabilities."""
-        return LevelDistributions.of(tuple(np.ones(size) for size in self.sizes))
+        return LevelDistributions.from_concentrations(tuple(np.ones(size) for size in self.sizes))
 
-    def update(self, counts: "LevelCounts", resolve: Reading) -> LevelDistributions:
-        """Dirichlet(1 + counts), or a draw from it."""
-        return resolve(LevelDistributions.of(tuple(1.0 + one for one in counts.counts)), "levels")
+    def update(self, counts: "LevelCounts", mode: UpdateMode) -> LevelDistributions:
+        """Conditional distribution Dirichlet(1 + counts), or a draw from it."""
+        return mode(LevelDistributions.from_concentrations(tuple(1.0 + counted for counted in counts.counts)), "levels")
 
     def bound(self, distribution: LevelDistributions, counts: "LevelCounts") -> float:
         """E log p(levels, π) − E log q(π)."""
@@ -290,7 +292,7 @@ class LevelModel:
 @final
 @dataclass(frozen=True, eq=False)
 class LevelCounts:
-    """How often each level occurs, expected where it is missing."""
+    """Counts of the levels; expected counts if missing."""
 
     counts: tuple[Array, ...]
 
@@ -299,33 +301,33 @@ class LevelCounts:
         return LevelCounts(tuple(a + b for a, b in zip(self.counts, other.counts, strict=True)))
 
     def divided(self, n: float) -> "LevelCounts":
-        """Means of counts of n sweeps, which were added."""
-        return LevelCounts(tuple(one / n for one in self.counts))
+        """Divide counts that were added over n sweeps by n."""
+        return LevelCounts(tuple(counted / n for counted in self.counts))
 
 
-def log_weights(design: Array, signs: Array, weights: Array, candidates: Candidates, wiggly: slice) -> Array:
-    """Log weight of each candidate among those that differ by drawn values only, by importance sampling.
+def log_weights(design: Array, y: Array, weights: Array, candidates: Candidates, wiggly: slice) -> Array:
+    """Log importance weights of the candidates that differ in drawn values only.
 
-    A value's weight is its probability given the other inputs, times that of the label given all inputs, over that with
-    which it was drawn. The label's is that of a logistic model with the columns of the design, fitted to the weighted
-    values in turn (Ibrahim's method of weights). NaN in the design counts as the column's mean; ``wiggly`` are the
-    basis columns of curves.
+    A value's weight is its probability given the other predictors, times that of the label given all predictors, over
+    its proposal density. The label's probability is from a logistic model of the design columns, fitted to the weighted
+    values in alternation (Ibrahim's method of weights). NaN in the design counts as the column's mean; ``wiggly`` are
+    the basis columns of curves.
     """
     assert candidates.log_ratio is not None
-    runs = candidates.runs
+    runs = candidates.draw_runs
     x = np.where(np.isnan(design), 0.0, design)
     penalty = np.full(x.shape[1], COLUMN_PRECISION)
     penalty[wiggly] = WIGGLY_PRECISION
     theta, logs = np.zeros(x.shape[1]), np.zeros(len(x))
-    even = candidates.softmax(np.zeros(len(x)))  # levels of missing categories, and draws, count alike
+    even = candidates.softmax(np.zeros(len(x)))  # equal weights of levels and draws
     proportions = even
     for _ in range(MAX_STEPS):
-        p = expit(-signs * (x @ theta))
+        p = expit(-y * (x @ theta))
         s = weights * proportions
         hessian = x.T @ ((s * p * (1.0 - p))[:, None] * x) + np.diag(penalty)
-        step = np.linalg.solve(hessian, x.T @ (s * p * signs) - penalty * theta)
+        step = np.linalg.solve(hessian, x.T @ (s * p * y) - penalty * theta)
         theta = theta + step * min(1.0, 5.0 / max(float(np.abs(step).max()), 1e-12))
-        logs = candidates.log_ratio + log_expit(signs * (x @ theta))
+        logs = candidates.log_ratio + log_expit(y * (x @ theta))
         proportions = runs.softmax(logs) * even * runs.sizes
         if np.abs(step).max() < TOLERANCE:
             break

@@ -1,4 +1,4 @@
-"""Distributions of the inputs, and the sums over rows that they are updated from."""
+"""Distributions of the predictors with missing values, and the sums over rows that they are updated from."""
 
 from dataclasses import dataclass, field
 from typing import Protocol, Self, final
@@ -8,15 +8,15 @@ from scipy.linalg import solve_triangular
 
 from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.base.cached import cached_property
-from vbsvm.base.distributions import InverseWishart, MatrixPoint, Unmoved
+from vbsvm.base.distributions import FixedParameters, InverseWishart, MatrixPoint
 from vbsvm.missing.mechanisms import ProbitDistribution, ProbitSums
-from vbsvm.model.row_pass import added
+from vbsvm.model.row_pass import add_optional
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Regressors:
-    """Σ s x̃x̃ᵀ over all rows; it never changes during a fit."""
+    """Σ s x̃x̃ᵀ over all rows; constant during a fit."""
 
     matrix: Array
     _roots: dict[float, Array] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class Regressors:
         return Regressors(self.matrix + other.matrix)
 
     def leading(self, n: int) -> "Regressors":
-        """The first n of them."""
+        """The sums of the first n regressors."""
         return self._leading.setdefault(n, Regressors(self.matrix[:n, :n]))
 
     def precision(self, psi: float) -> Array:
@@ -46,7 +46,7 @@ class Regressors:
 @final
 @dataclass(frozen=True, eq=False)
 class InputSums:
-    """Σ s x̃ E[d]ᵀ and Σ s E[ddᵀ], which a pass makes over incomplete rows; Σ s and Σ s x̃x̃ᵀ of all."""
+    """Σ s x̃ E[d]ᵀ and Σ s E[ddᵀ] over incomplete rows, updated in each pass; Σ s and Σ s x̃x̃ᵀ over all rows."""
 
     linear: Array
     squares: Array
@@ -60,8 +60,8 @@ class InputSums:
             self.linear + other.linear,
             self.squares + other.squares,
             self.total + other.total,
-            added(self.regressors, other.regressors),
-            added(self.probit, other.probit),
+            add_optional(self.regressors, other.regressors),
+            add_optional(self.probit, other.probit),
         )
 
     @property
@@ -71,14 +71,14 @@ class InputSums:
         return np.block([[self.regressors.matrix, self.linear], [self.linear.T, self.squares]])
 
     def divided(self, n: float) -> "InputSums":
-        """Means of sums over n sweeps, which were added."""
+        """Divide sums that were added over n sweeps by n."""
         assert self.regressors is not None
         matrix = Regressors(self.regressors.matrix / n)
         return InputSums(self.linear / n, self.squares / n, self.total / n, matrix)
 
 
 class InputDistribution(Protocol):
-    """What rows ask: d ~ N(coefficientsᵀ x̃, precision⁻¹)."""
+    """Distribution of the predictors given their parameters, as rows use it: d ~ N(coefficientsᵀ x̃, precision⁻¹)."""
 
     @property
     def coefficients(self) -> Array:
@@ -92,20 +92,20 @@ class InputDistribution(Protocol):
 
     @property
     def probit(self) -> ProbitDistribution | None:
-        """The distribution of being observed; None where values are missing at random."""
+        """Distribution of the probit model of being observed, or None if values are missing at random."""
         ...
 
     def pack(self) -> list[float]:
-        """Give unconstrained numbers that determine the distribution."""
+        """Return the parameters as unconstrained numbers."""
         ...
 
     def unpack(self, numbers: Array) -> Self:
-        """Make the distribution that has these numbers."""
+        """Inverse of ``pack``."""
         ...
 
 
 class _Wrapper:
-    """A distribution of the inputs that has another one's moments."""
+    """A distribution of the predictors that delegates its moments to another one."""
 
     inputs: InputDistribution
 
@@ -123,47 +123,47 @@ class _Wrapper:
 @final
 @dataclass(frozen=True, eq=False)
 class Selective(_Wrapper):
-    """A distribution of the inputs, and that of being observed."""
+    """Distribution of predictors that are missing not at random, with the probit model of being observed."""
 
     inputs: InputDistribution
     probit: ProbitDistribution
 
     def pack(self) -> list[float]:
-        """Give the numbers of the inputs, then those of being observed."""
+        """Return the parameters of the predictors, then those of the probit model."""
         return [*self.inputs.pack(), *self.probit.pack()]
 
     def unpack(self, numbers: Array) -> "Selective":
-        """Make the distribution that has these numbers."""
-        at = len(numbers) - len(self.probit.pack())
-        return Selective(self.inputs.unpack(numbers[:at]), self.probit.unpack(numbers[at:]))
+        """Inverse of ``pack``."""
+        n_inputs = len(numbers) - len(self.probit.pack())
+        return Selective(self.inputs.unpack(numbers[:n_inputs]), self.probit.unpack(numbers[n_inputs:]))
 
 
 class AtRandom:
-    """A distribution of inputs that are missing at random."""
+    """Base of distributions of predictors that are missing at random."""
 
     @property
     def probit(self) -> None:
-        """Being observed tells nothing."""
+        """None: no model of being observed."""
         return
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class FixedInputs(_Wrapper, Unmoved):
-    """A distribution of the inputs that was learned first, and is fixed while coefficients are fitted."""
+class FixedInputs(_Wrapper, FixedParameters):
+    """A distribution of the predictors that was estimated first and is fixed while coefficients are fitted."""
 
     inputs: InputDistribution
 
     @property
     def probit(self) -> ProbitDistribution | None:
-        """The distribution of being observed."""
+        """Distribution of the probit model, or None."""
         return self.inputs.probit
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class KnownInputs(Unmoved, AtRandom):
-    """A distribution of the inputs without uncertainty: a start, a draw, or what predictions go by."""
+class KnownInputs(FixedParameters, AtRandom):
+    """A distribution of the predictors at known parameters: a starting value, a draw, or a plug-in for prediction."""
 
     coefficients: Array
     precision: Array
@@ -172,7 +172,7 @@ class KnownInputs(Unmoved, AtRandom):
 @final
 @dataclass(frozen=True, eq=False)
 class Regression(AtRandom):
-    """q(A, Σ) of the variables given the other inputs: A | Σ ~ MN(coefficients, K⁻¹, Σ), Σ ~ IW."""
+    """q(A, Σ) of the incomplete predictors given the others: A | Σ ~ MN(coefficients, K⁻¹, Σ), Σ ~ IW."""
 
     coefficients: Array
     covariance: InverseWishart
@@ -189,18 +189,18 @@ class Regression(AtRandom):
         return KnownInputs(matrix_normal(self.coefficients, self.root, Sigma, rng), inverse(Sigma))
 
     def pack(self) -> list[float]:
-        """Give the coefficients, and the covariance in units of its degrees."""
+        """Return the coefficients, and the covariance in units of its degrees."""
         return packed(self.coefficients, self.covariance)
 
     def unpack(self, numbers: Array) -> "Regression":
-        """Make the distribution that has these numbers."""
+        """Inverse of ``pack``."""
         return Regression(*unpacked(numbers, self.coefficients, self.covariance), self.root)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class JointInputs(AtRandom):
-    """q(μ) q(Σ) of all inputs: the paper's distribution. The mean's own covariance is ``spread``."""
+    """q(μ) q(Σ) of all predictors, as in the paper; ``spread`` is the covariance of q(μ)."""
 
     mean: Array
     spread: Array
@@ -217,12 +217,12 @@ class JointInputs(AtRandom):
         return self.covariance.inverse_mean
 
     def pack(self) -> list[float]:
-        """Give the mean, its covariance, and Σ in units of its degrees."""
+        """Return the mean, its covariance, and Σ in units of its degrees."""
         assert isinstance(self.covariance, InverseWishart)
         return packed(np.r_[self.mean, InverseWishart(self.spread, 1.0).pack()], self.covariance)
 
     def unpack(self, numbers: Array) -> "JointInputs":
-        """Make the distribution that has these numbers."""
+        """Inverse of ``pack``."""
         assert isinstance(self.covariance, InverseWishart)
         d = len(self.mean)
         moments, covariance = unpacked(numbers, np.empty(d + d * (d + 1) // 2), self.covariance)
@@ -230,19 +230,19 @@ class JointInputs(AtRandom):
 
 
 def packed(coefficients: Array, covariance: InverseWishart) -> list[float]:
-    """Numbers of both; those of the covariance, per degree, are nearly the same from a part or all of the rows."""
+    """Pack coefficients and covariance; the latter per degree of freedom, so that subsamples give similar numbers."""
     return [*coefficients.ravel(), *InverseWishart(covariance.scale / covariance.degrees, 1.0).pack()]
 
 
 def unpacked(numbers: Array, coefficients: Array, covariance: InverseWishart) -> tuple[Array, InverseWishart]:
-    """Coefficients and a covariance of these shapes and degrees from such numbers."""
+    """Inverse of ``packed``, for coefficients and a covariance of these shapes and degrees."""
     size, degrees = coefficients.size, covariance.degrees
     scale = degrees * covariance.unpack(numbers[size:]).scale
     return numbers[:size].reshape(coefficients.shape), InverseWishart(scale, degrees)
 
 
 def matrix_normal(mean: Array, root: Array, covariance: Array, rng: np.random.Generator) -> Array:
-    """A draw from MN(mean, K⁻¹, covariance), where ``root`` is the lower Cholesky factor of K."""
+    """Draw from MN(mean, K⁻¹, covariance), with ``root`` the lower Cholesky factor of K."""
     noise = solve_triangular(root, rng.standard_normal(mean.shape), lower=True, trans=1)
     return mean + noise @ cholesky(covariance).T
 

@@ -1,4 +1,4 @@
-"""Imputation: proper draws of missing inputs, what predictions go by, and missing values as users see them."""
+"""Imputation: proper draws of missing predictors, plug-in distributions for prediction, and missing-data summaries."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, final
@@ -18,24 +18,24 @@ from vbsvm.missing.rows import Inputs, means_given_known, pattern_groups, patter
 if TYPE_CHECKING:
     import pandas as pd
 
-# Variances are larger by this share, so that covariances which hardly vary in some direction can be inverted.
+# Relative increase of variances, so that nearly singular covariances can be inverted.
 ROUNDING = 1e-10
 CHANGED = "changed predictions"
-"""Column of a sensitivity analysis, beside the coefficients: the fraction of rows whose predicted class changes."""
+"""Column of a sensitivity analysis: the fraction of rows whose predicted class changes."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Mean and covariance of the inputs, in units of the design's columns."""
+    """Mean and covariance of the predictors, in units of the design columns."""
 
     inputs: Inputs
     mean: Array
     covariance: Array
 
     @staticmethod
-    def of(moments: Array, inputs: Inputs, model: InputModel) -> "Population":
-        """From Σ s [1; d][1; d]ᵀ: the posterior mean under a flat prior of μ, and the inverse of E Σ⁻¹."""
+    def from_moments(moments: Array, inputs: Inputs, model: InputModel) -> "Population":
+        """Estimate both from Σ s [1; d][1; d]ᵀ: posterior mean of μ (flat prior), and the inverse of E Σ⁻¹."""
         n = moments[0, 0]
         mean = moments[0, 1:] / n
         scatter = moments[1:, 1:] - n * np.outer(mean, mean)
@@ -43,25 +43,25 @@ class Population:
 
     @cached_property
     def distribution(self) -> KnownInputs:
-        """The distribution that rows ask."""
+        """The normal distribution with this mean and covariance, as rows use it."""
         return KnownInputs(self.mean[None], inverse(self.covariance))
 
 
 def all_moments(sums: InputSums, inputs: Inputs, order: NDArray[np.intp]) -> Array:
-    """Σ s E[1; d][1; d]ᵀ of the inputs in this order of their columns, from the sums of a fit with missing values."""
+    """Σ s E[1; d][1; d]ᵀ of the predictors in the given order, from the sums of a fit with missing values."""
     n_regressors = len(sums.linear)
-    place = {int(column): 1 + k for k, column in enumerate(inputs.given)}
-    place |= {int(column): n_regressors + k for k, column in enumerate(inputs.variables)}
-    chosen = [0, *(place[int(column)] for column in order)]
-    return sums.joint[np.ix_(chosen, chosen)]
+    position = {int(column): 1 + k for k, column in enumerate(inputs.given)}
+    position |= {int(column): n_regressors + k for k, column in enumerate(inputs.variables)}
+    positions = [0, *(position[int(column)] for column in order)]
+    return sums.joint[np.ix_(positions, positions)]
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class ProperDraw:
-    """A joint normal distribution of labels and inputs whose mean and covariance were drawn.
+    """A joint normal distribution of labels and predictors at drawn parameters, for proper imputation.
 
-    The first ``n_labels`` variables are columns that tell classes, the others are ``columns`` of the design.
+    The first ``n_labels`` variables are label columns, the others are ``columns`` of the design.
     """
 
     n_labels: int
@@ -70,49 +70,51 @@ class ProperDraw:
     covariance: Array
 
     @staticmethod
-    def of(model: InputModel, sums: InputSums, rng: np.random.Generator) -> "ProperDraw":
-        """Draw both from their posterior given the sums of a completed table."""
+    def from_sums(model: InputModel, sums: InputSums, rng: np.random.Generator) -> "ProperDraw":
+        """Draw mean and covariance from their posterior given the sums of a completed table."""
         assert sums.regressors is not None
         columns = np.concatenate([model.inputs.given, model.inputs.variables])
         if not model.n_beside:
-            return ProperDraw.of_moments(sums.joint, columns, model.psi, rng)
+            return ProperDraw.from_moments(sums.joint, columns, model.psi, rng)
         n_known, parameters = 1 + len(model.inputs.given), model.labelled(sums).draw_parameters(rng)
         mean, covariance = _moments(sums.regressors.leading(n_known).matrix, model.psi, rng)
-        # Labels, known inputs and variables are made of three things that are independent: x, r, and what is left of e.
+        # Labels, known inputs and variables are linear in three independent parts: x, r, and the residual of e.
         n_labels, k, n = len(parameters.S), n_known - 1, n_known - 1 + len(parameters.Sigma)
-        made = np.zeros((n_labels + n, n + n_labels))
-        made[:n_labels] = np.hstack([parameters.Gamma[1:].T, parameters.B.T, np.eye(n_labels)])
-        made[n_labels:, :n] = np.eye(n)
-        made[n_labels + k :, :k] = parameters.A[1:].T
-        centre = np.concatenate([parameters.Gamma[0], np.zeros(k), parameters.A[0]]) + made[:, :k] @ mean
-        joint = made @ np.asarray(block_diag(covariance, parameters.Sigma, parameters.S), dtype=np.float64) @ made.T
-        joint[np.diag_indices(len(joint))] *= 1.0 + ROUNDING  # a prior may leave the variables next to no variance
+        loadings = np.zeros((n_labels + n, n + n_labels))
+        loadings[:n_labels] = np.hstack([parameters.Gamma[1:].T, parameters.B.T, np.eye(n_labels)])
+        loadings[n_labels:, :n] = np.eye(n)
+        loadings[n_labels + k :, :k] = parameters.A[1:].T
+        centre = np.concatenate([parameters.Gamma[0], np.zeros(k), parameters.A[0]]) + loadings[:, :k] @ mean
+        joint = (
+            loadings @ np.asarray(block_diag(covariance, parameters.Sigma, parameters.S), dtype=np.float64) @ loadings.T
+        )
+        joint[np.diag_indices(len(joint))] *= 1.0 + ROUNDING  # a prior may leave the variables almost no variance
         return ProperDraw(n_labels, columns, centre, joint)
 
     @staticmethod
-    def of_moments(moments: Array, columns: NDArray[np.intp], psi: float, rng: np.random.Generator) -> "ProperDraw":
-        """The same without labels, given Σ s [1; x][1; x]ᵀ of these columns."""
+    def from_moments(moments: Array, columns: NDArray[np.intp], psi: float, rng: np.random.Generator) -> "ProperDraw":
+        """Draw both without labels, given Σ s [1; x][1; x]ᵀ of these columns."""
         return ProperDraw(0, columns, *_moments(moments, psi, rng))
 
     def fill(self, design: Array, labels: Array | None, rng: np.random.Generator) -> Array:
-        """The columns of these rows of the design (NaN is missing), with values drawn for those that are missing.
+        """Return the columns of the design with NaN replaced by draws.
 
-        ``labels`` are columns that tell classes; without them, labels have no say.
+        ``labels`` are label columns; None marginalises over the labels.
         """
-        known = design[:, self.columns]
+        values = design[:, self.columns]
         begin = self.n_labels if labels is None else 0
         if labels is not None:
-            known = np.column_stack([labels, known])
-        missing = np.isnan(known)
-        known, groups = np.where(missing, 0.0, known), pattern_groups(missing)
+            values = np.column_stack([labels, values])
+        missing = np.isnan(values)
+        values, groups = np.where(missing, 0.0, values), pattern_groups(missing)
         precision = inverse(self.covariance[begin:, begin:])
-        means = means_given_known(known, self.mean[begin:], precision, groups)
-        filled = known + with_noise(means, precision, groups, rng)
+        means = means_given_known(values, self.mean[begin:], precision, groups)
+        filled = values + with_noise(means, precision, groups, rng)
         return filled[:, self.n_labels - begin :]
 
 
 def _moments(sums: Array, psi: float, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Draw mean and covariance given Σ s [1; x][1; x]ᵀ, with ``psi`` rows of independent variables as a prior."""
+    """Draw mean and covariance given Σ s [1; x][1; x]ᵀ, under a prior worth ``psi`` independent rows."""
     n, mean = float(sums[0, 0]), sums[0, 1:] / sums[0, 0]
     scatter = sums[1:, 1:] - n * np.outer(mean, mean) + psi * np.eye(len(mean))
     covariance = InverseWishart(0.5 * (scatter + scatter.T), len(mean) + n).draw(rng).value
@@ -122,17 +124,17 @@ def _moments(sums: Array, psi: float, rng: np.random.Generator) -> tuple[Array, 
 @final
 @dataclass(frozen=True, eq=False)
 class MissingPatterns:
-    """Patterns of missing values in the rows that were fitted, the commonest first; True is missing."""
+    """Missing-data patterns of the training rows, most frequent first; True is missing."""
 
     names: tuple[str, ...]
     patterns: NDArray[np.bool_]
     counts: NDArray[np.intp]
 
     @staticmethod
-    def of(
+    def from_mask(
         missing: NDArray[np.bool_], names: tuple[str, ...], counts: NDArray[np.intp] | None = None
     ) -> "MissingPatterns":
-        """Count the patterns of some columns, in rows that count once or this often."""
+        """Count the patterns of a mask, with optional row counts."""
         counts = np.ones(len(missing), dtype=np.intp) if counts is None else counts
         if not names:
             return MissingPatterns((), np.zeros((1, 0), dtype=bool), counts.sum(keepdims=True))
@@ -142,16 +144,16 @@ class MissingPatterns:
         return MissingPatterns(names, missing[first[order]], totals[order])
 
     def __add__(self, other: Self) -> "MissingPatterns":
-        """Count the patterns of both sets of rows, in the same columns."""
+        """Pool the patterns of two sets of rows with the same columns."""
         patterns, counts = np.concatenate([self.patterns, other.patterns]), np.r_[self.counts, other.counts]
-        return MissingPatterns.of(patterns, self.names, counts)
+        return MissingPatterns.from_mask(patterns, self.names, counts)
 
-    def of_missing(self, n_first: int) -> "MissingPatterns":
-        """The same without those columns after the first ones that are never missing."""
-        kept = np.asarray(self.patterns.any(axis=0))
-        kept[:n_first] = True
-        names = tuple(name for name, keep in zip(self.names, kept, strict=True) if keep)
-        return MissingPatterns(names, self.patterns[:, kept], self.counts)
+    def without_complete_columns(self, n_first: int) -> "MissingPatterns":
+        """The patterns without columns that are never missing, except the first n."""
+        shown = np.asarray(self.patterns.any(axis=0))
+        shown[:n_first] = True
+        names = tuple(name for name, keep in zip(self.names, shown, strict=True) if keep)
+        return MissingPatterns(names, self.patterns[:, shown], self.counts)
 
     @property
     def total(self) -> int:
@@ -160,12 +162,12 @@ class MissingPatterns:
 
     @property
     def n_incomplete(self) -> int:
-        """Number of rows that miss something."""
+        """Number of rows with missing values."""
         return int(self.counts[self.patterns.any(axis=1)].sum())
 
     @property
     def by_column(self) -> dict[str, int]:
-        """Number of rows that miss each input."""
+        """Number of missing values of each predictor."""
         return dict(zip(self.names, (self.counts @ self.patterns).tolist(), strict=True))
 
     def table(self) -> "pd.DataFrame":
@@ -181,7 +183,7 @@ class MissingPatterns:
 
 
 def impute(plan: Plan, population: Population, encoded: Encoded) -> "tuple[pd.DataFrame, pd.DataFrame]":
-    """Expected values of missing inputs given the row's known ones, and their standard deviations."""
+    """Conditional means of missing predictors given the row's observed ones, and their standard deviations."""
     import pandas as pd
 
     columns = population.inputs.variables - plan.recipe.first
@@ -192,23 +194,23 @@ def impute(plan: Plan, population: Population, encoded: Encoded) -> "tuple[pd.Da
     missing, varies = np.isnan(values), np.isfinite(scale)
     with np.errstate(invalid="ignore"):
         known = np.where(missing | ~varies, 0.0, (values - centre) / scale)
-    groups, precision, spread = pattern_groups(missing), population.distribution.precision, np.zeros_like(known)
+    groups, precision, deviations = pattern_groups(missing), population.distribution.precision, np.zeros_like(known)
     means = means_given_known(known, population.mean, precision, groups)
     for group in groups:
-        spread[group.cells] = np.sqrt(np.einsum("pkk->pk", group.covariances(precision)))[group.pattern_of]
+        deviations[group.cells] = np.sqrt(np.einsum("pkk->pk", group.covariances(precision)))[group.pattern_of]
     unit, names = np.where(varies, scale, 0.0), pd.Index([plan.names[k] for k in columns])
     values = np.where(missing, centre + unit * means, values)
-    return pd.DataFrame(values, columns=names), pd.DataFrame(unit * spread, columns=names)
+    return pd.DataFrame(values, columns=names), pd.DataFrame(unit * deviations, columns=names)
 
 
 def with_index(table: "pd.DataFrame", data: object) -> "pd.DataFrame":
-    """The table with the index of the frame that was given, if it has one."""
+    """The table with the index of the user's frame, if it has one."""
     index = getattr(data, "index", None)
     return table if index is None or callable(index) or len(index) != len(table) else table.set_axis(index)
 
 
 def mean_and_covariance(plan: Plan, population: Population) -> tuple[Array, Array]:
-    """Mean and covariance of the inputs on the scale of their columns."""
+    """Mean and covariance of the predictors on the user's scale."""
     columns = population.inputs.variables - plan.recipe.first
     centre, scale = plan.recipe.centre[columns], plan.recipe.spread[columns]
     return centre + scale * population.mean, population.covariance * scale * scale[:, None]

@@ -1,12 +1,12 @@
-"""The inputs' distribution where labels tell about missing values: no more than the rows warrant.
+"""Distribution of the incomplete predictors given the labels, with a shrinkage prior of estimated strength.
 
-With regressors x̃ (a constant and the known inputs), variables d and columns z that tell the classes:
+With regressors x̃ (a constant and the known predictors), incomplete variables d and label columns z:
 
     d = Aᵀx̃ + r,  r ~ N(0, Σ)        z = Γᵀx̃ + e,  e | r ~ N(Bᵀr, S)        B | S ~ MN(0, K⁻¹, S)
 
-Rows ask for d given x̃ and z, which is normal too. The prior is K = κI, with r in units of its own deviations, and κ is
-averaged over by its evidence: a sampler's from a completed table; an expectation's from the regression of e on the
-means of r given the known inputs, as imputed rows would bear witness to what they were imputed by.
+Rows use the distribution of d given x̃ and z, which is normal, too. The prior is K = κI for standardised r, averaged
+over κ by its evidence: in the sampler from a completed table; in mean field from the regression of e on the conditional
+means of r given the known predictors, as imputed values would confirm the model that they were imputed by.
 """
 
 from dataclasses import dataclass, replace
@@ -21,19 +21,19 @@ from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import InverseWishart
 from vbsvm.missing.distributions import AtRandom, InputSums, KnownInputs, matrix_normal, packed, unpacked
 
-# What the variables may be expected to explain of the labels, over what they leave: from hardly anything to nearly all.
-# The prior is flat in it, and so in the variance of slopes: where variables are one or two, these are hardly shrunk.
+# Grid of the prior expectation of explained over residual variance of the labels. The prior is flat on it, hence in the
+# variance of the slopes: one or two variables are hardly shrunk.
 EXPLAINED = np.geomspace(0.02, 50.0, 18)
-# What is known of labels beforehand counts like so many rows, evenly of all classes.
+# Prior weight of the labels' scatter, in rows of balanced classes.
 LABEL_ROWS = 1.0
-# Conditional means do not depend on the size of a precision: with a very large one they have no spread.
-WITHOUT_SPREAD = 1e12
+# Conditional means do not depend on the scale of the precision; a very large one makes the variance negligible.
+LARGE_PRECISION = 1e12
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class LabelledParameters:
-    """Values of all parameters."""
+    """A value of all parameters."""
 
     A: Array
     Sigma: Array
@@ -43,7 +43,7 @@ class LabelledParameters:
 
     @property
     def given_labels(self) -> KnownInputs:
-        """The variables given x̃ and z."""
+        """Distribution of the variables given x̃ and z at these parameters."""
         of_labels = inverse(self.S) @ self.B.T
         precision = inverse(self.Sigma) + self.B @ of_labels
         C = of_labels @ inverse(precision)
@@ -53,7 +53,7 @@ class LabelledParameters:
 @final
 @dataclass(frozen=True, eq=False)
 class LabelledInputs(AtRandom):
-    """q of A, Σ, Γ, B and S, from rows of this total weight.
+    """q(A, Σ, Γ, B, S), from rows of this total weight.
 
     ``residuals`` has the scatter of (r, e) as its scale, and the degrees of Σ; ``root`` is that of x̃. ``K`` is the
     prior precision of B, for expectations.
@@ -67,15 +67,15 @@ class LabelledInputs(AtRandom):
     total: float
 
     @staticmethod
-    def of(sums: InputSums, n_known: int, psi: float, nu: float, K: Array | None = None) -> "LabelledInputs":
-        """From the sums of a pass; the first ``n_known`` regressors are x̃, the others z."""
+    def from_sums(sums: InputSums, n_known: int, psi: float, nu: float, K: Array | None = None) -> "LabelledInputs":
+        """Posterior given the sums of a pass; the first ``n_known`` regressors are x̃, the others z."""
         assert sums.regressors is not None
         x, z, root = slice(n_known), slice(n_known, None), sums.regressors.leading(n_known).root(psi)
         matrix, m = sums.regressors.matrix, sums.linear.shape[1]
-        met = np.hstack([sums.linear[x], matrix[x, z]])
+        cross = np.hstack([sums.linear[x], matrix[x, z]])
         squares = np.block([[sums.squares, sums.linear[z].T], [sums.linear[z], matrix[z, z]]])
-        coefficients = np.asarray(cho_solve((root, True), met))
-        scatter = squares - met.T @ coefficients
+        coefficients = np.asarray(cho_solve((root, True), cross))
+        scatter = squares - cross.T @ coefficients
         scatter[:m, :m] += psi * np.eye(m)
         scatter[m:, m:] += _even_classes(len(squares) - m)
         residuals = InverseWishart(0.5 * (scatter + scatter.T), nu + sums.total - 1)
@@ -84,82 +84,82 @@ class LabelledInputs(AtRandom):
 
     @property
     def without_labels(self) -> KnownInputs:
-        """The variables given x̃ alone, all but known: for their means given the known inputs of rows."""
+        """Degenerate distribution given x̃ alone, for conditional means given the observed predictors."""
         m, n_labels = self.A.shape[1], self.Gamma.shape[1]
-        precision = WITHOUT_SPREAD * inverse(self.residuals.scale[:m, :m] / self.residuals.degrees)
+        precision = LARGE_PRECISION * inverse(self.residuals.scale[:m, :m] / self.residuals.degrees)
         return KnownInputs(np.vstack([self.A, np.zeros((n_labels, m))]), precision)
 
     def with_prior(self, scatter: Array, psi: float) -> "LabelledInputs":
-        """The same with the prior that the evidence asks for; ``scatter`` is that at the means without labels, plus Ψ.
+        """The posterior with the prior precision K that the evidence supports.
 
-        In directions in which the rows vary by λ, strengths shrink slopes by λ/(λ + κ): the prior has in each the
-        one strength that shrinks them as the average does.
+        On an axis with variation λ, strength κ shrinks slopes by λ/(λ + κ): the prior has on each axis the strength
+        whose shrinkage is the average one. ``scatter`` is that at the means without labels, plus Ψ.
         """
         m, scatter = self.A.shape[1], scatter.copy()
         units = np.sqrt(self.residuals.scale.diagonal()[:m])
         scatter[:m, :m] -= psi * np.eye(m)
-        regression = _Labels.of(scatter, units, self.total)
+        regression = _LabelRegression.fit(scatter, units, self.total)
         axes = units[:, None] * regression.directions
         K = axes @ np.diag(1.0 / regression.averaged - regression.values) @ axes.T
         return replace(self, K=0.5 * (K + K.T))
 
     @cached_property
-    def _expected(self) -> KnownInputs:
+    def _posterior_mean(self) -> KnownInputs:
         m, scatter = self.A.shape[1], self.residuals.scale
         B = inverse(scatter[:m, :m] + self.K) @ scatter[:m, m:]
-        left = scatter[m:, m:] - scatter[m:, :m] @ B
-        S = 0.5 * (left + left.T) / (self.total + len(left))
+        residuals = scatter[m:, m:] - scatter[m:, :m] @ B
+        S = 0.5 * (residuals + residuals.T) / (self.total + len(residuals))
         return LabelledParameters(self.A, scatter[:m, :m] / self.residuals.degrees, self.Gamma, B, S).given_labels
 
     @property
     def coefficients(self) -> Array:
-        """What x̃ and z say of the variables, regressors × variables."""
-        return self._expected.coefficients
+        """Regression coefficients of the variables on x̃ and z, regressors × variables."""
+        return self._posterior_mean.coefficients
 
     @property
     def precision(self) -> Array:
-        """The precision of the variables given both."""
-        return self._expected.precision
+        """Residual precision of the variables given x̃ and z."""
+        return self._posterior_mean.precision
 
     def draw_parameters(self, rng: np.random.Generator) -> LabelledParameters:
-        """Draw all parameters, where this is about a completed table; the strength of the prior is one of them."""
+        """Draw all parameters and the strength of the prior, given a completed table."""
         m, scatter = self.A.shape[1], self.residuals.scale
         Sigma = InverseWishart(scatter[:m, :m], self.residuals.degrees).draw(rng).value
-        labels = _Labels.of(scatter, np.sqrt(scatter.diagonal()[:m]), self.total)
+        labels = _LabelRegression.fit(scatter, np.sqrt(scatter.diagonal()[:m]), self.total)
         k = rng.choice(len(labels.probabilities), p=labels.probabilities)
-        S = InverseWishart(labels.left[k], labels.degrees).draw(rng).value
+        S = InverseWishart(labels.residual_scatter[k], labels.degrees).draw(rng).value
         weights = labels.weights[k]
-        noise = rng.standard_normal(labels.met.shape) @ cholesky(S).T
-        B = weights[:, None] * labels.met + np.sqrt(weights)[:, None] * noise
+        noise = rng.standard_normal(labels.cross.shape) @ cholesky(S).T
+        B = weights[:, None] * labels.cross + np.sqrt(weights)[:, None] * noise
         B = (labels.directions @ B) / labels.units[:, None]
         A, Gamma = matrix_normal(self.A, self.root, Sigma, rng), matrix_normal(self.Gamma, self.root, S, rng)
         return LabelledParameters(A, Sigma, Gamma + (A - self.A) @ B, B, S)
 
     def draw(self, rng: np.random.Generator) -> KnownInputs:
-        """Draw the distribution of the variables given x̃ and z."""
+        """Draw the parameters and return the distribution of the variables given x̃ and z."""
         return self.draw_parameters(rng).given_labels
 
     def pack(self) -> list[float]:
-        """Give the coefficients, and the scatter in units of its degrees; labels and x̃ never move."""
+        """Return the coefficients, and the scatter in units of its degrees."""
         return packed(self.A, self.residuals)
 
     def unpack(self, numbers: Array) -> "LabelledInputs":
-        """Make the distribution that has these numbers."""
+        """Inverse of ``pack``."""
         A, residuals = unpacked(numbers, self.A, self.residuals)
         return replace(self, A=A, residuals=residuals)
 
 
 def _even_classes(n: int) -> Array:
-    """The scatter that rows of all classes alike have in columns that are 1 for one class each, and else −1."""
+    """Scatter of label columns (1 for one class, else −1) in balanced classes."""
     return LABEL_ROWS * 4.0 * (np.eye(n) / (n + 1) - 1.0 / (n + 1) ** 2)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class _Labels:
-    """The regression of e on r, by the strength of its prior, in the directions in which r is uncorrelated.
+class _LabelRegression:
+    """Ridge regression of e on r over a grid of prior strengths, in the principal axes of r.
 
-    ``weights`` are 1/(λ + κ) by strength and direction, ``left`` is the scatter of e that each strength leaves, and
+    ``weights`` are 1/(λ + κ) by strength and direction, ``residual_scatter`` is the scatter of e by strength, and
     ``probabilities`` are those of the strengths.
     """
 
@@ -167,25 +167,27 @@ class _Labels:
     directions: Array
     values: Array
     weights: Array
-    met: Array
-    left: Array
+    cross: Array
+    residual_scatter: Array
     probabilities: Array
     degrees: float
 
     @staticmethod
-    def of(scatter: Array, units: Array, total: float) -> "_Labels":
-        """From the scatter of (r, e) over rows of this total weight; ``units`` are those of r."""
+    def fit(scatter: Array, units: Array, total: float) -> "_LabelRegression":
+        """Fit it to the scatter of (r, e) over rows of this total weight; ``units`` are those of r."""
         m, strengths = len(units), len(units) / (total * EXPLAINED)
         values, directions = np.linalg.eigh(scatter[:m, :m] / np.outer(units, units))
         values = np.maximum(values, 0.0)
-        met = directions.T @ (scatter[:m, m:] / units[:, None])
+        cross = directions.T @ (scatter[:m, m:] / units[:, None])
         weights = 1.0 / (values + strengths[:, None])
-        left = scatter[m:, m:] - np.einsum("ik,gi,il->gkl", met, weights, met)
-        freedom, degrees = np.log(strengths[:, None] * weights).sum(axis=1), total + met.shape[1]
-        evidence = 0.5 * met.shape[1] * freedom - 0.5 * degrees * np.linalg.slogdet(left)[1] + np.log(EXPLAINED)
-        return _Labels(units, directions, values, weights, met, left, softmax(evidence), degrees)
+        residual_scatter = scatter[m:, m:] - np.einsum("ik,gi,il->gkl", cross, weights, cross)
+        freedom, degrees = np.log(strengths[:, None] * weights).sum(axis=1), total + cross.shape[1]
+        evidence = (
+            0.5 * cross.shape[1] * freedom - 0.5 * degrees * np.linalg.slogdet(residual_scatter)[1] + np.log(EXPLAINED)
+        )
+        return _LabelRegression(units, directions, values, weights, cross, residual_scatter, softmax(evidence), degrees)
 
     @property
     def averaged(self) -> Array:
-        """1/(λ + κ) of each direction, averaged over strengths."""
+        """1/(λ + κ) of each axis, averaged over prior strengths."""
         return self.probabilities @ self.weights

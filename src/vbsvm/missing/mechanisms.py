@@ -21,7 +21,7 @@ from vbsvm.model.layouts.dense import LOG_2PI
 @final
 @dataclass(frozen=True, eq=False)
 class ProbitSums:
-    """Of each column: Σ s E[(1, d)(1, d)ᵀ], Σ s E[(1, d)a*], and the part that no update of φ moves."""
+    """Sums of each column: Σ s E[(1, d)(1, d)ᵀ], Σ s E[(1, d)a*], and a constant of the bound."""
 
     gram: Array
     linear: Array
@@ -35,32 +35,32 @@ class ProbitSums:
 @final
 @dataclass(frozen=True, eq=False)
 class Latents:
-    """a* ~ N(η, 1), positive where the sign is 1 and negative where it is −1."""
+    """Latent probit variables a* ~ N(η, 1), truncated to the sign of each value."""
 
     eta: Array
     sign: Array
 
     @property
-    def log_chance(self) -> Array:
+    def log_prob(self) -> Array:
         """log Φ(±η)."""
         return log_ndtr(self.sign * self.eta)
 
     @property
     def value(self) -> Array:
-        """E a* = η ± φ(η)/Φ(±η), by logarithms, as both vanish far out."""
-        ratio = np.exp(-0.5 * np.square(self.eta) - 0.5 * LOG_2PI - self.log_chance)
+        """E a* = η ± φ(η)/Φ(±η), on the log scale, as both underflow in the tails."""
+        ratio = np.exp(-0.5 * np.square(self.eta) - 0.5 * LOG_2PI - self.log_prob)
         return self.eta + self.sign * ratio
 
     def draw(self, rng: np.random.Generator) -> "DrawnLatents":
-        """By the inverse of the distribution function, in logarithms."""
+        """Draw by inversion of the distribution function, on the log scale."""
         log_uniform = np.log1p(-rng.random(self.eta.shape))
-        return DrawnLatents(self.eta - self.sign * ndtri_exp(log_uniform + self.log_chance))
+        return DrawnLatents(self.eta - self.sign * ndtri_exp(log_uniform + self.log_prob))
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class DrawnLatents:
-    """a* without spread."""
+    """A draw of a*."""
 
     value: Array
 
@@ -80,7 +80,7 @@ class ProbitDistribution:
 
     @staticmethod
     def start(variables: NDArray[np.intp], columns: NDArray[np.intp]) -> "ProbitDistribution":
-        """φ = 0 without spread: being observed tells nothing."""
+        """φ = 0 at covariance 0: missing at random."""
         return ProbitDistribution(variables, columns, np.zeros((len(variables), 2)), np.zeros((len(variables), 2, 2)))
 
     @property
@@ -89,28 +89,28 @@ class ProbitDistribution:
         return self.covariance + self.mean[:, :, None] * self.mean[:, None, :]
 
     def latents(self, values: Array, observed: NDArray[np.bool_]) -> "Latents":
-        """Distribution of a* at these values (rows × columns), and whether they were observed."""
+        """Distribution of a* given the values (rows × columns) and which of them were observed."""
         return Latents(self.mean[:, 0] + values * self.mean[:, 1], np.where(observed, 1.0, -1.0))
 
     def sums(
-        self, values: Array, spread: Array, observed: NDArray[np.bool_], s: Array, latent: Array | None = None
+        self, values: Array, variances: Array, observed: NDArray[np.bool_], s: Array, latent: Array | None = None
     ) -> ProbitSums:
-        """Sums over rows: expected values and variances of the columns (rows × columns), and what was observed.
+        """Sums over rows, from expected values and variances of the columns (rows × columns).
 
         ``latent`` are draws of a*; variational Bayes has their expectations.
         """
         distribution = self.latents(values, observed)
-        eta, log_chance = distribution.eta, distribution.log_chance
+        eta, log_prob = distribution.eta, distribution.log_prob
         latent = distribution.value if latent is None else latent
         gram = np.empty((len(self.variables), 2, 2))
         gram[:, 0, 0] = s.sum()
         gram[:, 0, 1] = gram[:, 1, 0] = s @ values
-        gram[:, 1, 1] = s @ (np.square(values) + spread)
+        gram[:, 1, 1] = s @ (np.square(values) + variances)
         linear = np.stack([s @ latent, s @ (latent * values)], axis=1)
-        return ProbitSums(gram, linear, float((s @ (latent * eta - 0.5 * np.square(eta) - log_chance)).sum()))
+        return ProbitSums(gram, linear, float((s @ (latent * eta - 0.5 * np.square(eta) - log_prob)).sum()))
 
     def updated(self, sums: ProbitSums, variance: float) -> "ProbitDistribution":
-        """q(φ): precision Σ E[(1, d)(1, d)ᵀ] + I/σ², and its mean."""
+        """Conditional distribution of φ: precision Σ E[(1, d)(1, d)ᵀ] + I/σ², and its mean."""
         covariance = inverse(sums.gram + np.eye(2) / variance)
         return replace(self, mean=np.einsum("cjk,ck->cj", covariance, sums.linear), covariance=covariance)
 
@@ -124,14 +124,14 @@ class ProbitDistribution:
         return data + prior + 0.5 * n + 0.5 * float(np.linalg.slogdet(self.covariance)[1].sum())
 
     def pack(self) -> list[float]:
-        """Give the means and the roots of the covariances."""
+        """Return the means and the Cholesky factors of the covariances."""
         if not self.covariance.any():
             return []
         roots = [x for covariance in self.covariance for x in InverseWishart(covariance, 1.0).pack()]
         return [*self.mean.ravel(), *roots]
 
     def unpack(self, numbers: Array) -> "ProbitDistribution":
-        """Make the distribution that has these numbers."""
+        """Inverse of ``pack``."""
         if not self.covariance.any():
             return self
         mean = numbers[: self.mean.size].reshape(self.mean.shape)
@@ -148,7 +148,7 @@ class ProbitDistribution:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class ProbitPull:
-    """What being missing says about the values of a group of rows: η = offset + slope d, and E φ₁², E φ₀φ₁.
+    """Probit term of the missing values of a group of rows: η = offset + slope d, and E φ₁², E φ₀φ₁.
 
     All are rows × k, and zero for variables that are missing at random.
     """
@@ -159,22 +159,22 @@ class ProbitPull:
     product: Array
 
     @staticmethod
-    def of(distribution: ProbitDistribution, group: PatternGroup, values: Array) -> "ProbitPull":
-        """Pulls around the values that are expected without them."""
+    def around(distribution: ProbitDistribution, group: PatternGroup, values: Array) -> "ProbitPull":
+        """Expand the term around the conditional means without it."""
         by_variable = np.zeros((4, values.shape[1]))
         by_variable[:, distribution.variables] = [*distribution.mean.T, *distribution.outer[:, [1, 0], 1].T]
-        offset, slope, square, product = (one[group.cells[1]] for one in by_variable)
-        at = values[group.cells]
-        return ProbitPull(offset + slope * at, slope, square, product + square * at)
+        offset, slope, square, product = (moment[group.cells[1]] for moment in by_variable)
+        expected = values[group.cells]
+        return ProbitPull(offset + slope * expected, slope, square, product + square * expected)
 
     def linear(self, change: Array) -> Array:
-        """Linear term E φ₁ E a* − E[φ₀φ₁] − E φ₁² d at values changed by this much, the last part at no change."""
+        """Linear coefficient E φ₁ E a* − E[φ₀φ₁] − E φ₁² d after a change of the values, the last part at no change."""
         eta = self.offset + self.slope * change
         return self.slope * Latents(eta, np.array(-1.0)).value - self.product
 
 
 def with_probit(T: Array, distribution: ProbitDistribution) -> Array:
-    """T + diag E φ₁²: the precision of missing values before the labels are used."""
+    """T + diag E φ₁²: precision of the missing values given the probit model."""
     precision = T.copy()
     precision[distribution.variables, distribution.variables] += distribution.outer[:, 1, 1]
     return precision

@@ -1,4 +1,4 @@
-"""Rows of a block that miss something, as a pass sees them: the sums that they add, and their scores at a point."""
+"""Incomplete rows of a block in a pass: their sums, and their scores at a point."""
 
 from dataclasses import dataclass, replace
 from typing import final
@@ -7,187 +7,199 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.reading import Reading, renews
+from vbsvm.base.update_mode import UpdateMode, starts_new_draws
 from vbsvm.design.candidates import Candidates
 from vbsvm.missing.categories import LevelDistributions
 from vbsvm.missing.distributions import InputDistribution
 from vbsvm.missing.model import FIXED_SWEEPS, MissingState, MissingSums
 from vbsvm.missing.rows import IncompleteRows
 from vbsvm.missing.updates import (
-    Resolved,
     RowDistributions,
-    WeighedCandidates,
+    RowPosterior,
+    WeightedCandidates,
     conditional_means,
     fixed_stats,
-    left_over,
+    imputation_variance,
     moment_sums,
 )
 from vbsvm.model.coefficients import PointDistribution
-from vbsvm.model.interfaces import Gram, LabelledRows, Message, MissingDistributions
+from vbsvm.model.interfaces import EffectiveCoefficients, Gram, LabelledRows, MissingDistributions
 from vbsvm.model.likelihoods.base import ScaleMixture
 from vbsvm.model.row_pass import CompleteRows, RowInfluence, RowPass, Stats
 
-# The value of missing inputs where data are told apart by a few sums.
+# The value of missing predictors in fingerprints of the data.
 PLACEHOLDER = 0.7
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class IncompletePart:
-    """Rows of a block that miss inputs, as a pass sees them; ``places`` says which of the block they are."""
+    """Rows of a block that miss inputs, as a pass sees them; ``row_index`` says which of the block they are."""
 
     rows: IncompleteRows
-    places: NDArray[np.intp] | None = None
+    row_index: NDArray[np.intp] | None = None
 
-    def stats(self, row_pass: RowPass, candidates: WeighedCandidates | None = None) -> Stats:
+    def stats(self, row_pass: RowPass, candidates: WeightedCandidates | None = None) -> Stats:
         """G = Σ w (c̃c̃ᵀ + S), r = Σ u c̃, and the sums of the inputs; under an exact bound, without latent scales."""
         with np.errstate(all="ignore"):
             if isinstance(row_pass.likelihood, ScaleMixture):
                 return self._augmented(row_pass, row_pass.likelihood, candidates)
             if self.rows.adapt:
                 raise ValueError("Missing values that adapt to the labels are not supported with an exact bound.")
-            return fixed_stats(self.rows, row_pass.message, row_pass.likelihood, _inputs(row_pass.missing), candidates)
+            return fixed_stats(
+                self.rows, row_pass.coefficients, row_pass.likelihood, _inputs(row_pass.missing), candidates
+            )
 
-    def _augmented(self, row_pass: RowPass, likelihood: ScaleMixture, candidates: WeighedCandidates | None) -> Stats:
-        rows, message, state, inputs = self.rows, row_pass.message, row_pass.missing, _inputs(row_pass.missing)
+    def _augmented(self, row_pass: RowPass, likelihood: ScaleMixture, candidates: WeightedCandidates | None) -> Stats:
+        rows, coefficients, state, inputs = (
+            self.rows,
+            row_pass.coefficients,
+            row_pass.missing,
+            _inputs(row_pass.missing),
+        )
         assert isinstance(state, MissingState)
-        before = None if state.values is None else state.values.get(rows.index)
-        renew = renews(row_pass.resolve, FIXED_SWEEPS)
-        distributions = RowDistributions(rows, message, likelihood, inputs, candidates, before, renew)
-        resolved = row_pass.resolve(distributions, "incomplete rows", rows.index)
-        resolved = resolved if isinstance(resolved, Resolved) else distributions.result
-        y, s, w = rows.signs, resolved.shares * rows.weights, resolved.w
-        entropy, levels = resolved.entropy, None
+        last_values = None if state.values is None else state.values.get(rows.index)
+        renew = starts_new_draws(row_pass.mode, FIXED_SWEEPS)
+        distributions = RowDistributions(rows, coefficients, likelihood, inputs, candidates, last_values, renew)
+        posterior = row_pass.mode(distributions, "incomplete rows", rows.index)
+        posterior = posterior if isinstance(posterior, RowPosterior) else distributions.result
+        y, s, w = rows.y, posterior.responsibilities * rows.weights, posterior.w
+        entropy, levels = posterior.entropy, None
         if candidates is not None:
-            entropy, levels = entropy + candidates.entropy(resolved.shares, rows.weights), candidates.sums(s).levels
-        filled = rows.filled(resolved.values)
-        gram, sums = moment_sums(rows, filled, resolved.values, w, s, resolved.spread)
+            entropy, levels = (
+                entropy + candidates.entropy(posterior.responsibilities, rows.weights),
+                candidates.sums(s).levels,
+            )
+        filled = rows.filled(posterior.values)
+        gram, sums = moment_sums(rows, filled, posterior.values, w, s, posterior.covariances)
         curvature = None
-        if row_pass.with_curvature and not isinstance(message, PointDistribution):
+        if row_pass.with_curvature and not isinstance(coefficients, PointDistribution):
             # With d's distribution fixed, √χ is a norm of (h, Cov(d)^½b, …); this is φ's second derivative in E[b].
-            leaning = rows.leaning(resolved.values, -y * resolved.h, resolved.lean)
-            curvature = gram - leaning.gram(-likelihood.elasticity(resolved.root) * w / np.square(resolved.root))
+            derivative_rows = rows.scaled_and_shifted(posterior.values, -y * posterior.h, posterior.cov_effects)
+            curvature = gram - derivative_rows.gram(
+                -likelihood.elasticity(posterior.root) * w / np.square(posterior.root)
+            )
         if inputs.probit is not None:
             j = inputs.probit.variables
-            values, variances = (rows.known + resolved.values)[:, j], resolved.variances[:, j]
-            sums = replace(sums, probit=inputs.probit.sums(values, variances, ~rows.missing[:, j], s, resolved.latent))
-        row_bound = float(s @ likelihood.value(resolved.h, resolved.root)) + entropy
+            values, variances = (rows.known + posterior.values)[:, j], posterior.variances[:, j]
+            sums = replace(sums, probit=inputs.probit.sums(values, variances, ~rows.missing[:, j], s, posterior.latent))
+        row_bound = float(s @ likelihood.value(posterior.h, posterior.root)) + entropy
         u, kink = likelihood.pull(y, s, w), likelihood.kink
         # f² + E v = kink² − 2 kink h + χ, as y f = kink − h.
-        squares_of_f = kink * (kink - 2.0 * resolved.h) + np.square(resolved.root)
-        constant = float(u @ (y * (kink - resolved.h))) - 0.5 * float(w @ squares_of_f)
+        squares_of_f = kink * (kink - 2.0 * posterior.h) + np.square(posterior.root)
+        constant = float(u @ (y * (kink - posterior.h))) - 0.5 * float(w @ squares_of_f)
         return Stats(
             gram=gram,
             cross_sums=filled.cross(u),
             row_bound=row_bound,
             constant=constant - row_bound,
             curvature=curvature,
-            missing=MissingSums(sums, levels, {} if resolved.spread else {rows.index: resolved.values}),
+            missing=MissingSums(sums, levels, {} if posterior.covariances else {rows.index: posterior.values}),
         )
 
     def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
-        """Scores at a point, with a sampler's last draws of the missing values; without any, at a fixed value."""
+        """Scores at a point, with the sampler's last draws of missing values or else a placeholder."""
         if isinstance(missing, MissingState) and missing.values is not None:
             return self.rows.filled(missing.values[self.rows.index]).scores(theta)
         return self.rows.filled(np.where(self.rows.missing, PLACEHOLDER, 0.0)).scores(theta)
 
     def curvature(self, row_pass: RowPass) -> Gram:
-        """Minus the second derivative of the row term in the mean."""
+        """Negative second derivative of the row term in the mean."""
         curvature = self.stats(row_pass).curvature
         assert curvature is not None
         return curvature
 
-    def influence(self, row_pass: RowPass, response: Message) -> RowInfluence:
-        """What each row does to the fit, as if its missing inputs were as uncertain as they are in prediction."""
-        rows, message, inputs = self.rows, row_pass.message, _inputs(row_pass.missing)
+    def influence(self, row_pass: RowPass, response: EffectiveCoefficients) -> RowInfluence:
+        """Influence of each row on the fit, with missing predictors at their predictive distribution."""
+        rows, coefficients, inputs = self.rows, row_pass.coefficients, _inputs(row_pass.missing)
         with np.errstate(all="ignore"):
             filled = rows.filled(conditional_means(rows, inputs))
-            unknown = left_over(rows, filled, message, inputs)
-            f, v = message.row_moments(filled)
-            V = v if response is message else response.row_moments(filled)[1]
-            return RowInfluence.of(row_pass.likelihood, rows, f, v, np.asarray(V), unknown)
+            added = imputation_variance(rows, filled, coefficients, inputs)
+            f, v = coefficients.row_moments(filled)
+            V = v if response is coefficients else response.row_moments(filled)[1]
+            return RowInfluence.from_moments(row_pass.likelihood, rows, f, v, np.asarray(V), added)
 
     def likelihood_change(
-        self, before: Array, after: Array, missing: MissingDistributions | None, resolve: Reading
+        self, before: Array, after: Array, missing: MissingDistributions | None, mode: UpdateMode
     ) -> float:
         """Σ s (after − before)."""
         return float(self.rows.weights @ (after - before))
 
     def n_misclassified(self, theta: Array, missing: MissingDistributions | None) -> int:
-        """None where labels move missing values: they can be on the right side. Else expected scores tell."""
+        """Number of rows with a misclassified expected score; 0 if missing values adapt to the labels."""
         if self.rows.adapt:
             return 0
         scores = self.rows.filled(conditional_means(self.rows, _inputs(missing))).scores(theta)
-        return int(np.count_nonzero(self.rows.signs * scores <= 0.0))
+        return int(np.count_nonzero(self.rows.y * scores <= 0.0))
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidatePart:
-    """Candidates of rows that miss a category; ``part`` knows of their inputs."""
+    """Candidates of rows with missing categories; ``part`` handles their predictors."""
 
     part: CompleteRows | IncompletePart
     candidates: Candidates
 
     @property
     def rows(self) -> LabelledRows:
-        """The rows themselves."""
+        """The candidate rows."""
         return self.part.rows
 
     @property
-    def places(self) -> NDArray[np.intp] | None:
-        """Where they stand in their block."""
-        return self.part.places
+    def row_index(self) -> NDArray[np.intp] | None:
+        """Row index in the block."""
+        return self.part.row_index
 
     def stats(self, row_pass: RowPass) -> Stats:
-        """Sums in which each candidate counts by its responsibility."""
-        weighed = WeighedCandidates(self.candidates, _levels(row_pass.missing), row_pass.resolve)
-        return self.part.stats(row_pass, weighed)
+        """Sums over candidates weighted by their responsibilities."""
+        weighted = WeightedCandidates(self.candidates, _levels(row_pass.missing), row_pass.mode)
+        return self.part.stats(row_pass, weighted)
 
     def curvature(self, row_pass: RowPass) -> Gram:
-        """Minus the second derivative of the row term in the mean; each candidate counts by its responsibility."""
+        """Negative second derivative of the row term in the mean, weighted by responsibilities."""
         curvature = self.stats(row_pass).curvature
         assert curvature is not None
         return curvature
 
-    def influence(self, row_pass: RowPass, response: Message) -> RowInfluence:
-        """What each row does to the fit, averaged over its candidates by the chances of their levels."""
-        chances = self.candidates.log_predictive
-        if chances is None:
-            chances = self.candidates.log_chances(_levels(row_pass.missing).logs)
+    def influence(self, row_pass: RowPass, response: EffectiveCoefficients) -> RowInfluence:
+        """Influence of each row on the fit, averaged over its candidates by their probabilities."""
+        log_prob = self.candidates.log_predictive
+        if log_prob is None:
+            log_prob = self.candidates.log_prob(_levels(row_pass.missing).logs)
         influence = self.part.influence(row_pass, response)
-        return influence.averaged(self.candidates.firsts, self.candidates.softmax(chances))
+        return influence.average(self.candidates.firsts, self.candidates.softmax(log_prob))
 
     def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
         """Scores at a point."""
         return self.part.scores(theta, missing)
 
     def likelihood_change(
-        self, before: Array, after: Array, missing: MissingDistributions | None, resolve: Reading
+        self, before: Array, after: Array, missing: MissingDistributions | None, mode: UpdateMode
     ) -> float:
-        """Change of log Σ π e^ℓ, each over the candidates of a row; of fixed ones the plain change."""
+        """Change of Σ s log Σ π e^ℓ over candidates; with fixed probabilities the weighted change of ℓ."""
         candidates, levels = self.candidates, _levels(missing)
         if candidates.log_fixed is not None:
-            shares = WeighedCandidates(candidates, levels, resolve).shares(after)
-            return float((shares * self.rows.weights) @ (after - before))
-        chances = candidates.log_chances(levels.logs)
-        ratios = candidates.log_sums(chances + after) - candidates.log_sums(chances + before)
+            responsibilities = WeightedCandidates(candidates, levels, mode).responsibilities(after)
+            return float((responsibilities * self.rows.weights) @ (after - before))
+        log_prob = candidates.log_prob(levels.logs)
+        ratios = candidates.logsumexp_by_row(log_prob + after) - candidates.logsumexp_by_row(log_prob + before)
         return float(self.rows.weights[candidates.firsts] @ ratios)
 
     def n_misclassified(self, theta: Array, missing: MissingDistributions | None) -> int:
-        """Number of candidates whose loss grows."""
+        """Number of misclassified candidates."""
         return self.part.n_misclassified(theta, missing)
 
 
 def _inputs(missing: MissingDistributions | None) -> InputDistribution:
-    """The distribution of the inputs, which every pass over rows that miss some has."""
+    """The distribution of the predictors in a pass."""
     assert isinstance(missing, MissingState)
     assert missing.inputs is not None
     return missing.inputs
 
 
 def _levels(missing: MissingDistributions | None) -> LevelDistributions:
-    """The distributions of the levels, which every pass over candidates has."""
+    """The distributions of the levels in a pass."""
     assert isinstance(missing, MissingState)
     assert missing.levels is not None
     return missing.levels

@@ -1,4 +1,4 @@
-"""Rows with missing inputs: patterns, normal distributions given the known values, and rows of any layout.
+"""Rows with missing predictors: patterns, conditional normal distributions, and rows of any layout.
 
 A row is c = k + L d: k has zeros for what is missing, d are the missing inputs, and L says which columns of the design
 they feed. An input feeds its own column; in a formula it may feed others too, such as an interaction with a known one.
@@ -11,16 +11,16 @@ from typing import final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vbsvm.base.arrays import Array, Which, cholesky, inverse
+from vbsvm.base.arrays import Array, RowSelection, cholesky, inverse
 from vbsvm.base.cached import cached_property
 from vbsvm.design.scaling import Recipe
-from vbsvm.model.interfaces import Effects, Message, Rows
+from vbsvm.model.interfaces import EffectiveCoefficients, Effects, Rows
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Columns of the design, as the distribution of the missing values sees them.
+    """Design columns by their role in the distribution of the missing values.
 
     ``variables`` have that distribution, ``given`` are what it is conditional on. ``derived`` columns are products of a
     variable and something known; ``feeds`` says which variable each is a product of.
@@ -32,18 +32,18 @@ class Inputs:
     feeds: NDArray[np.intp]
 
     @staticmethod
-    def of(variables: ArrayLike, given: ArrayLike, derived: ArrayLike = (), feeds: ArrayLike = ()) -> "Inputs":
-        """Make it from lists of numbers."""
+    def from_lists(variables: ArrayLike, given: ArrayLike, derived: ArrayLike = (), feeds: ArrayLike = ()) -> "Inputs":
+        """Build it from lists of column numbers."""
         return Inputs(*(np.asarray(columns, dtype=np.intp) for columns in (variables, given, derived, feeds)))
 
     @cached_property
     def columns(self) -> NDArray[np.intp]:
-        """Columns that missing values feed: the variables, then the derived ones."""
+        """Columns that depend on missing values: the variables, then the derived ones."""
         return np.concatenate([self.variables, self.derived])
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """Each derived column, and the variable's column that it is a product of."""
+        """Each derived column, and the column of its variable."""
         return list(zip(self.derived.tolist(), self.variables[self.feeds].tolist(), strict=True))
 
     def regressors(self, design: Array, auxiliary: Array) -> Array:
@@ -54,7 +54,7 @@ class Inputs:
 @final
 @dataclass(frozen=True, eq=False)
 class PatternGroup:
-    """Rows that miss the same number k of variables, and their patterns (patterns × k numbers of variables)."""
+    """Rows with the same number k of missing variables, and their patterns (patterns × k variable numbers)."""
 
     rows: NDArray[np.intp]
     patterns: NDArray[np.intp]
@@ -62,22 +62,22 @@ class PatternGroup:
 
     @cached_property
     def cells(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Rows and variables of the missing values, rows × k."""
+        """Row and variable index of the missing values, rows × k."""
         return self.rows[:, None], self.patterns[self.pattern_of]
 
     def covariances(self, precision: Array) -> Array:
-        """Covariances of the missing variables given the known ones, patterns × k × k."""
+        """Covariance of the missing variables given the observed ones, patterns × k × k."""
         return inverse(precision[self.patterns[:, :, None], self.patterns[:, None, :]])
 
 
 def pattern_keys(missing: NDArray[np.bool_]) -> NDArray[np.void]:
-    """One value for each row, equal where patterns are."""
+    """A hashable key for each row's missing-data pattern."""
     keys = np.ascontiguousarray(np.packbits(missing, axis=1))
     return keys.view(np.dtype((np.void, keys.shape[1])))[:, 0]
 
 
 def pattern_groups(missing: NDArray[np.bool_]) -> tuple[PatternGroup, ...]:
-    """Sort rows by the number of variables that they miss, and number the patterns."""
+    """Group rows by their number of missing variables, and number the patterns."""
     counts, groups = missing.sum(axis=1), []
     for k in np.unique(counts[counts > 0]):
         rows = np.flatnonzero(counts == k)
@@ -88,7 +88,7 @@ def pattern_groups(missing: NDArray[np.bool_]) -> tuple[PatternGroup, ...]:
 
 
 def means_given_known(known: Array, expected: Array, precision: Array, groups: Sequence[PatternGroup]) -> Array:
-    """Conditional means of the missing variables (rows × variables), zero where nothing is missing.
+    """Conditional means of the missing variables (rows × variables), 0 where observed.
 
     ``known`` is zero where a variable is missing; ``expected`` are unconditional means.
     """
@@ -100,7 +100,7 @@ def means_given_known(known: Array, expected: Array, precision: Array, groups: S
 
 
 def with_noise(values: Array, precision: Array, groups: Sequence[PatternGroup], rng: np.random.Generator) -> Array:
-    """Values with normal noise of their conditional covariance added to the missing ones."""
+    """Add normal noise with the conditional covariance to the missing values."""
     noisy = values.copy()
     for group in groups:
         noise = rng.standard_normal(group.patterns[group.pattern_of].shape)
@@ -110,7 +110,7 @@ def with_noise(values: Array, precision: Array, groups: Sequence[PatternGroup], 
 
 
 def design_rows(recipe: Recipe, raw: NDArray[np.floating]) -> Array:
-    """Raw rows as rows of the design; columns without variance are 0."""
+    """Encode raw rows as design rows; columns without variance are 0."""
     with np.errstate(invalid="ignore"):
         design = recipe.encode(raw, recipe.work_space(len(raw)))
     design[:, recipe.first :][:, ~np.isfinite(recipe.scale)] = 0.0
@@ -118,10 +118,9 @@ def design_rows(recipe: Recipe, raw: NDArray[np.floating]) -> Array:
 
 
 def write_zeros(design: Array, inputs: Inputs, multipliers: Array) -> Array:
-    """Write zeros over the NaN of missing values in a design; return how much their units add to derived columns.
+    """Replace NaN by zeros in the design; return the derived columns' change per unit of a missing value.
 
-    ``multipliers`` (rows × derived × 2) say what each derived column is where its input is 0, and how much a unit of
-    the input adds.
+    ``multipliers`` (rows × derived × 2) are intercept and slope of each derived column in its variable.
     """
     missing = np.isnan(design[:, inputs.variables])
     for j, (column, variable) in enumerate(zip(inputs.derived, inputs.feeds, strict=True)):
@@ -144,9 +143,9 @@ class IncompleteRows:
     """
 
     index: int
-    signs: Array
+    y: Array
     weights: Array
-    make: Callable[[Array, Which], Rows]
+    make: Callable[[Array, RowSelection], Rows]
     design: Array
     groups: tuple[PatternGroup, ...]
     inputs: Inputs
@@ -157,7 +156,7 @@ class IncompleteRows:
 
     @cached_property
     def missing(self) -> NDArray[np.bool_]:
-        """Which variables are missing, rows × variables."""
+        """Mask of missing values, rows × variables."""
         missing = np.zeros((len(self.design), len(self.inputs.variables)), dtype=bool)
         for group in self.groups:
             missing[group.cells] = True
@@ -170,15 +169,15 @@ class IncompleteRows:
 
     @cached_property
     def known(self) -> Array:
-        """Known values of the variables, zero where missing."""
+        """Observed values of the variables, 0 where missing."""
         return self.design[:, self.inputs.variables]
 
     def filled(self, values: Array) -> Rows:
-        """Rows with these missing values (rows × variables, zero where there is none), shifted."""
+        """Rows with these missing values (rows × variables, 0 where observed) plus the shift."""
         return self.make(self._filled(values), slice(None))
 
-    def leaning(self, values: Array, factors: Array, change: Array) -> Rows:
-        """The filled rows times a factor each, and L times a change of the variables added."""
+    def scaled_and_shifted(self, values: Array, factors: Array, change: Array) -> Rows:
+        """The filled rows times a factor each, plus L times a change of the variables."""
         design = self._filled(values)
         design *= factors[:, None]
         self._feed(design, change, slice(None))
@@ -189,8 +188,8 @@ class IncompleteRows:
         self._feed(design, values + self.missing * self.shift, slice(None))
         return design
 
-    def directions(self, which: Which, values: Array) -> Rows:
-        """L times some vectors of the variables: rows of the layout whose gram is that of their covariance.
+    def directions(self, which: RowSelection, values: Array) -> Rows:
+        """L times vectors of the variables: rows of the layout whose gram is that of their covariance.
 
         ``which`` are the rows whose groups and multipliers they have.
         """
@@ -198,14 +197,14 @@ class IncompleteRows:
         self._feed(design, values, which)
         return self.make(design, which)
 
-    def _feed(self, design: Array, values: Array, which: Which) -> None:
+    def _feed(self, design: Array, values: Array, which: RowSelection) -> None:
         design[:, self.inputs.variables] += values
         for j, (column, variable) in enumerate(zip(self.inputs.derived, self.inputs.feeds, strict=True)):
             design[:, column] += self.multipliers[which, j] * values[:, variable]
 
-    def effects(self, message: Message, filled: Rows) -> Effects:
-        """Distribution of what multiplies the variables, by way of the columns that they feed."""
-        effects, n_variables = message.effects(filled, self.inputs.columns), len(self.inputs.variables)
+    def effects(self, coefficients: EffectiveCoefficients, filled: Rows) -> Effects:
+        """Distribution of the effective coefficients of the variables, derived columns included."""
+        effects, n_variables = coefficients.effects(filled, self.inputs.columns), len(self.inputs.variables)
         if not len(self.inputs.derived):
             return effects
         links = np.zeros((len(self.design), len(self.inputs.columns), n_variables))

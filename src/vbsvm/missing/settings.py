@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.settings import Parameters, lies_within, require_flag, require_positive, require_whole
+from vbsvm.base.settings import Parameters, check_flag, check_positive, check_whole, is_within
 from vbsvm.design.curves import NONE as NO_TRANSFORM
 from vbsvm.design.curves import TRANSFORMS
 
@@ -33,7 +33,7 @@ class Shift(Parameters):
         """Refuse what is not a number."""
         values = self.by.values() if isinstance(self.by, Mapping) else [self.by]
         for value in values:
-            if not lies_within(value, -1e6, 1e6):
+            if not is_within(value, -1e6, 1e6):
                 raise ValueError(f"Shift: by must be a number, or numbers by column; got {self.by!r}.")
 
     def of(self, names: Sequence[str]) -> Array:
@@ -65,7 +65,7 @@ class NotAtRandom(Parameters):
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        require_positive("NotAtRandom", variance=self.variance)
+        check_positive("NotAtRandom", variance=self.variance)
         if self.columns is None:
             return
         if not isinstance(self.columns, Sequence) or isinstance(self.columns, str) or len(self.columns) == 0:
@@ -137,12 +137,12 @@ class GaussianImputation(Parameters):
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        require_positive("GaussianImputation", variance=self.variance)
+        check_positive("GaussianImputation", variance=self.variance)
         if self.psi is not None:
-            require_positive("GaussianImputation", psi=self.psi)
-        require_flag("GaussianImputation", joint=self.joint)
+            check_positive("GaussianImputation", psi=self.psi)
+        check_flag("GaussianImputation", joint=self.joint)
         self._read_labels()
-        require_whole("GaussianImputation", 2, MAX_DRAWS, draws=self.draws)
+        check_whole("GaussianImputation", 2, MAX_DRAWS, draws=self.draws)
         if not isinstance(self.transform, str) or self.transform not in TRANSFORMS:
             known = ", ".join(f'"{name}"' for name in TRANSFORMS)
             raise ValueError(f"GaussianImputation: transform must be one of {known}; got {self.transform!r}.")
@@ -152,7 +152,7 @@ class GaussianImputation(Parameters):
                 'labels="likelihood" and a mechanism do not allow.'
             )
         if self.nu is not None:
-            require_positive("GaussianImputation", nu=self.nu)
+            check_positive("GaussianImputation", nu=self.nu)
         if self.mechanism is not None and not isinstance(self.mechanism, NotAtRandom | Shift):
             raise TypeError(
                 f"GaussianImputation: mechanism must be NotAtRandom(…), Shift(…) or None; got {self.mechanism!r}."
@@ -188,7 +188,7 @@ class GaussianImputation(Parameters):
 
 
 def check_known(owner: str, given: Sequence[str], names: Sequence[str]) -> None:
-    """Refuse columns without missing values."""
+    """Reject names of columns that have no missing values."""
     unknown = [name for name in given if name not in names]
     if unknown:
         raise ValueError(f"{owner}: {unknown[0]!r} is not a column with missing values; there are {list(names)}.")

@@ -1,4 +1,4 @@
-"""What rows with missing inputs add in a pass: latent scales and missing values resolved together, or values fixed.
+"""Incomplete rows in a pass: joint updates of latent scales and missing values, or sums at fixed distributions.
 
 With a row's weight w held, its missing inputs d are normal: precision T + w E[bbᵀ], where T is the precision of the
 inputs' distribution and b the coefficients that multiply d (Algorithm 5, lines 6 and 7). In coordinates that make T the
@@ -15,24 +15,24 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from vbsvm.base.arrays import Array, Which, cholesky, inverse
+from vbsvm.base.arrays import Array, RowSelection, cholesky, inverse
 from vbsvm.base.cached import cached_property
-from vbsvm.base.reading import Reading, expect, held
+from vbsvm.base.update_mode import UpdateMode, mean_field, repeat_draws
 from vbsvm.design.candidates import Candidates
 from vbsvm.missing.categories import LevelCounts, LevelDistributions
 from vbsvm.missing.distributions import InputDistribution, InputSums
 from vbsvm.missing.mechanisms import ProbitPull, with_probit
 from vbsvm.missing.model import FIXED_SWEEPS, MissingSums
 from vbsvm.missing.rows import IncompleteRows, PatternGroup, means_given_known, with_noise
-from vbsvm.model.interfaces import Effects, Gram, Message, Rows
+from vbsvm.model.interfaces import EffectiveCoefficients, Effects, Gram, Rows
 from vbsvm.model.layouts.dense import LOG_2PI
 from vbsvm.model.likelihoods.base import Likelihood, ScaleMixture
 from vbsvm.model.row_pass import Stats
 
-# Newton steps for log w: four or so are enough, and bounded ones can't leave the range of floats. After a step as small
-# as the last figure the error is its square.
-MAX_STEPS, MAX_STEP, SMALLEST_STEP = 100, 2.0, 1e-6
-# Rounds of missing values and latent a* in turn, and the change at which they end.
+# Newton steps for log w: about four are enough, and bounded steps can't overflow. After a step of this size the error
+# is its square.
+MAX_STEPS, MAX_STEP, MIN_STEP = 100, 2.0, 1e-6
+# Iterations between missing values and latent a*, and their tolerance.
 MAX_ROUNDS, TOLERANCE = 500, 1e-11
 TINY = float(np.finfo(np.float64).tiny)
 
@@ -40,58 +40,58 @@ TINY = float(np.finfo(np.float64).tiny)
 @final
 @dataclass(frozen=True, eq=False)
 class Responsibilities:
-    """The distribution of which candidate of each row is the true one: probabilities, or a draw of one of them."""
+    """Distribution over the candidates of each row: probabilities, or a draw of one candidate."""
 
     candidates: Candidates
     logits: Array
 
     @cached_property
     def result(self) -> Array:
-        """Probability of each candidate among those of its row."""
+        """Probability of each candidate within its row."""
         return self.candidates.softmax(self.logits)
 
     def draw(self, rng: np.random.Generator) -> "Responsibilities":
-        """Draw one candidate of each row, whose responsibility is then 1, by the Gumbel-max trick."""
+        """Draw one candidate per row, which gets responsibility 1, by the Gumbel-max trick."""
         logits = np.full(len(self.logits), -np.inf)
-        logits[self.candidates.one_each(self.logits, rng)] = 0.0
+        logits[self.candidates.sample_one(self.logits, rng)] = 0.0
         return Responsibilities(self.candidates, logits)
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class WeighedCandidates:
-    """Candidates of a block and the distributions of their levels: everything summed counts by responsibilities.
+class WeightedCandidates:
+    """Candidates of a block with the distributions of their levels, for sums weighted by responsibilities.
 
-    These are a softmax of what each candidate adds to the bound and of the log probability of its level.
+    They are the softmax of each candidate's term of the ELBO plus the log probability of its level.
     """
 
     candidates: Candidates
     distributions: LevelDistributions
-    resolve: Reading
+    mode: UpdateMode
 
-    def shares(self, objective: Array, which: Which = slice(None)) -> Array:
-        """Responsibilities of these candidates, from what each adds to the bound; or those that are fixed."""
-        candidates, resolve = self.candidates.take(which), self.resolve
+    def responsibilities(self, objective: Array, which: RowSelection = slice(None)) -> Array:
+        """Responsibilities of the selected candidates, from their terms of the ELBO; or fixed ones."""
+        candidates, mode = self.candidates.take(which), self.mode
         if candidates.log_fixed is None:
-            logits = objective + candidates.log_chances(self.distributions.logs)
+            logits = objective + candidates.log_prob(self.distributions.logs)
         else:
-            logits, resolve = candidates.log_fixed, held(resolve, FIXED_SWEEPS)
-        return resolve(Responsibilities(candidates, logits), "levels of rows", int(candidates.row[0])).result
+            logits, mode = candidates.log_fixed, repeat_draws(mode, FIXED_SWEEPS)
+        return mode(Responsibilities(candidates, logits), "levels of rows", int(candidates.row[0])).result
 
-    def entropy(self, shares: Array, s: Array) -> float:
-        """Σ s × the entropy of the responsibilities."""
-        return -float(s @ xlogy(shares, shares))
+    def entropy(self, responsibilities: Array, s: Array) -> float:
+        """Σ s × entropy of the responsibilities."""
+        return -float(s @ xlogy(responsibilities, responsibilities))
 
     def sums(self, weights: Array) -> MissingSums:
         """Expected counts of the missing levels."""
-        sizes = tuple(len(one) for one in self.distributions.logs)
+        sizes = tuple(len(logs) for logs in self.distributions.logs)
         return MissingSums(levels=LevelCounts(self.candidates.counts(weights, sizes)))
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
-    """Rows of a group that are resolved alike: by pattern where all rows have the same effects, else one by one.
+    """Rows of a group with a common update: one cell per pattern if all rows share their effects, else one per row.
 
     The cell of each row; of each cell its missing variables (cells × k), one of its rows, the distribution of the
     effects b, axes V with VᵀTV = I and VᵀE[bbᵀ]V = diag λ, the curvatures λ, and log|T|.
@@ -107,8 +107,8 @@ class Cells:
     log_det: Array
 
     @staticmethod
-    def of(group: PatternGroup, effects: Effects, T: Array) -> "Cells":
-        """Cells of a group, with the effects of their missing variables, whose precision is in T."""
+    def from_group(group: PatternGroup, effects: Effects, T: Array) -> "Cells":
+        """Cells of a group, with the effects of their missing variables and the precision T."""
         M = group.patterns
         if effects.shared:
             of_row, row = group.pattern_of, np.empty(len(M), dtype=np.intp)
@@ -129,10 +129,10 @@ class Cells:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Spread:
-    """Covariances of missing values as a sum of outer products: vectors of the variables, each with two weights.
+class CovarianceFactors:
+    """Covariances of missing values as a sum of outer products of vectors, with two weights each.
 
-    ``which`` are rows that they belong to, ``of_rows`` sums w, and ``of_inputs`` sums s.
+    ``which`` are their rows, ``of_rows`` sums of w, and ``of_inputs`` sums of s.
     """
 
     which: NDArray[np.intp]
@@ -141,35 +141,37 @@ class Spread:
     of_inputs: Array
 
     @staticmethod
-    def of(cells: Cells, shrunk: Array, w: Array, s: Array, n_variables: int) -> "Spread":
-        """Axes as vectors; rows of a cell have them in common, so that their weights are added first."""
+    def from_cells(cells: Cells, shrinkage: Array, w: Array, s: Array, n_variables: int) -> "CovarianceFactors":
+        """Use the axes of the cells as vectors, with weights summed over the rows of a cell."""
         n_cells, k, _ = cells.axes.shape
         sums: list[Array] = []
         for weights in (w, s):
-            by_axis: list[Any] = [np.bincount(cells.of_row, weights * one, minlength=n_cells) for one in shrunk.T]
+            by_axis: list[Any] = [
+                np.bincount(cells.of_row, weights * axis_shrinkage, minlength=n_cells) for axis_shrinkage in shrinkage.T
+            ]
             sums.append(np.stack(by_axis, axis=1).ravel())
         vectors = np.zeros((n_cells, k, n_variables))
-        places = np.broadcast_to(cells.variables[:, None, :], cells.axes.shape)
-        np.put_along_axis(vectors, places, cells.axes.transpose(0, 2, 1), axis=2)
-        return Spread(np.repeat(cells.row, k), vectors.reshape(-1, n_variables), *sums)
+        variables = np.broadcast_to(cells.variables[:, None, :], cells.axes.shape)
+        np.put_along_axis(vectors, variables, cells.axes.transpose(0, 2, 1), axis=2)
+        return CovarianceFactors(np.repeat(cells.row, k), vectors.reshape(-1, n_variables), *sums)
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Resolved:
-    """Rows with their missing values resolved: h, √χ, w and share of each row, values, spread, entropy.
+class RowPosterior:
+    """Posterior of the rows' latent scales and missing values: h, √χ, w, responsibilities, moments, entropy.
 
-    ``variances`` are those of the values, ``lean`` is Cov(d) E[b], all rows × variables.
+    ``variances`` are those of the values, ``cov_effects`` is Cov(d) E[b], all rows × variables.
     """
 
     h: Array
     root: Array
     w: Array
-    shares: Array
+    responsibilities: Array
     values: Array
     variances: Array
-    lean: Array
-    spread: tuple[Spread, ...]
+    cov_effects: Array
+    covariances: tuple[CovarianceFactors, ...]
     entropy: float
     latent: Array | None = None  # a sampler's draws of a*
 
@@ -177,43 +179,43 @@ class Resolved:
 @final
 @dataclass(frozen=True, eq=False)
 class RowDistributions:
-    """Distributions of latent scales and missing inputs of a block of rows, given the message and the inputs' own."""
+    """Distributions of latent scales and missing predictors in a block, given coefficients and predictor model."""
 
     rows: IncompleteRows
-    message: Message
+    coefficients: EffectiveCoefficients
     likelihood: ScaleMixture
     distribution: InputDistribution
-    candidates: WeighedCandidates | None = None
+    candidates: WeightedCandidates | None = None
     values: Array | None = None
-    renew: bool = True  # whether values that do not adapt are drawn anew
+    renew: bool = True  # whether values that do not adapt are redrawn
 
-    def draw(self, rng: np.random.Generator) -> Resolved:
+    def draw(self, rng: np.random.Generator) -> RowPosterior:
         """Draw the latent scales given the values of the last sweep, then new values (Appendix C).
 
-        In this order, as moves of the coefficients between sweeps have the scales integrated out. Values that do not
-        adapt to the labels come first.
+        In this order, as moves of the coefficients between sweeps integrate the scales out. Values that do not adapt
+        to the labels are drawn first.
         """
         rows, likelihood, values, latent = self.rows, self.likelihood, self.values, None
         if rows.adapt:
             values = conditional_means(rows, self.distribution) if values is None else values
         elif self.renew or values is None:
             values, latent = self._draw_given_known(rng)
-        h = likelihood.kink - rows.signs * self.message.row_moments(rows.filled(values))[0]
-        root, shares = np.abs(h), np.ones(len(h))
+        h = likelihood.kink - rows.y * self.coefficients.row_moments(rows.filled(values))[0]
+        root, responsibilities = np.abs(h), np.ones(len(h))
         if self.candidates is not None:
-            shares = self.candidates.shares(likelihood.value(h, root))
+            responsibilities = self.candidates.responsibilities(likelihood.value(h, root))
         w = likelihood.latent(rows.weights, root).draw(rng).weight
         if rows.adapt:
             values, latent = self._draw_given_scales(values, w, rng)
         if self.candidates is not None:
-            values = self.candidates.candidates.chosen(values, shares)
-        nothing = np.zeros_like(values)
-        return Resolved(h, root, shares * w, shares, values, nothing, nothing, (), 0.0, latent)
+            values = self.candidates.candidates.of_selected(values, responsibilities)
+        zeros = np.zeros_like(values)
+        return RowPosterior(h, root, responsibilities * w, responsibilities, values, zeros, zeros, (), 0.0, latent)
 
     def _probit_pull(
         self, expected: Array, before: Array, rng: np.random.Generator
     ) -> tuple[Array, Array | None, Array]:
-        """Precision of missing values, draws of the latent a* given the last values, and their pull on the next."""
+        """Precision of missing values, draws of the latent a* given the last values, and the linear probit term."""
         rows, probit, T = self.rows, self.distribution.probit, self.distribution.precision
         pull = np.zeros_like(expected)
         if probit is None:
@@ -225,27 +227,27 @@ class RowDistributions:
         return with_probit(T, probit), latent, pull
 
     def _draw_given_scales(self, before: Array, w: Array, rng: np.random.Generator) -> tuple[Array, Array | None]:
-        """Values given the labels and these latent weights, and the latent a*."""
-        rows, y, slope = self.rows, self.rows.signs, self.likelihood.slope
+        """Draw values given labels and latent weights, and return the latent a*."""
+        rows, y, slope = self.rows, self.rows.y, self.likelihood.slope
         expected = conditional_means(rows, self.distribution)
         T, latent, pull = self._probit_pull(expected, before, rng)
         at_means = rows.filled(expected)
-        h = self.likelihood.kink - y * self.message.row_moments(at_means)[0]
-        effects = rows.effects(self.message, at_means)
+        h = self.likelihood.kink - y * self.coefficients.row_moments(at_means)[0]
+        effects = rows.effects(self.coefficients, at_means)
         values = expected.copy()
         for group in rows.groups:
-            which, cells = group.rows, Cells.of(group, effects, T)
+            which, cells = group.rows, Cells.from_group(group, effects, T)
             axes, weight = cells.axes[cells.of_row], w[which, None]
-            along = np.einsum("rk,rkj->rj", cells.mean[cells.of_row], axes)
-            shrunk = 1.0 / (1.0 + weight * cells.curvature[cells.of_row])
-            moved = (slope * y[which, None] + weight * (y * h)[which, None]) * along
-            moved = (moved + np.einsum("rk,rkj->rj", pull[group.cells], axes)) * shrunk
-            moved += np.sqrt(shrunk) * rng.standard_normal(shrunk.shape)
-            values[group.cells] += np.einsum("rkj,rj->rk", axes, moved)
+            projected = np.einsum("rk,rkj->rj", cells.mean[cells.of_row], axes)
+            shrinkage = 1.0 / (1.0 + weight * cells.curvature[cells.of_row])
+            step = (slope * y[which, None] + weight * (y * h)[which, None]) * projected
+            step = (step + np.einsum("rk,rkj->rj", pull[group.cells], axes)) * shrinkage
+            step += np.sqrt(shrinkage) * rng.standard_normal(shrinkage.shape)
+            values[group.cells] += np.einsum("rkj,rj->rk", axes, step)
         return values, latent
 
     def _draw_given_known(self, rng: np.random.Generator) -> tuple[Array, Array | None]:
-        """Values from their distribution given the known inputs, and the latent a* where that depends on values."""
+        """Draw values given the observed predictors, and return the latent a*, if any."""
         groups, expected = self.rows.groups, conditional_means(self.rows, self.distribution)
         T, latent, pull = self._probit_pull(expected, expected if self.values is None else self.values, rng)
         for group in groups:
@@ -254,50 +256,52 @@ class RowDistributions:
         return with_noise(expected, T, groups, rng), latent
 
     @property
-    def result(self) -> Resolved:
-        """Both distributions at their common optimum."""
-        rows, y, s, likelihood = self.rows, self.rows.signs, self.rows.weights, self.likelihood
+    def result(self) -> RowPosterior:
+        """Jointly optimal distributions of latent scales and missing values."""
+        rows, y, s, likelihood = self.rows, self.rows.y, self.rows.weights, self.likelihood
         values = conditional_means(rows, self.distribution)
         at_means = rows.filled(values)
-        f, v = self.message.row_moments(at_means)
-        effects = rows.effects(self.message, at_means)
+        f, v = self.coefficients.row_moments(at_means)
+        effects = rows.effects(self.coefficients, at_means)
         h, v = likelihood.kink - y * f, np.broadcast_to(v, len(y)).copy()
-        spreads, entropy, lean = [], 0.0, np.zeros_like(values)
+        covariances, entropy, cov_effects = [], 0.0, np.zeros_like(values)
         probit = self.distribution.probit
         T = self.distribution.precision if probit is None else with_probit(self.distribution.precision, probit)
-        variances, shares = np.zeros_like(values), np.ones(len(y))
+        variances, responsibilities = np.zeros_like(values), np.ones(len(y))
         adapts = 1.0 if rows.adapt else 0.0
         for group in rows.groups:
-            which, cells = group.rows, Cells.of(group, effects, T)
+            which, cells = group.rows, Cells.from_group(group, effects, T)
             axes, curvature = cells.axes[cells.of_row], cells.curvature[cells.of_row]
-            mean, met = cells.mean[cells.of_row], effects.with_score[group.cells]
-            along = np.einsum("rk,rkj->rj", mean, axes)
-            p = likelihood.slope * y[which, None] * along
-            q = (y * h)[which, None] * along - np.einsum("rk,rkj->rj", met, axes)
-            pull = None if probit is None else ProbitPull.of(probit, group, values)
+            mean, cross = cells.mean[cells.of_row], effects.with_score[group.cells]
+            projected = np.einsum("rk,rkj->rj", mean, axes)
+            p = likelihood.slope * y[which, None] * projected
+            q = (y * h)[which, None] * projected - np.einsum("rk,rkj->rj", cross, axes)
+            pull = None if probit is None else ProbitPull.around(probit, group, values)
             slack = h[which] ** 2 + v[which]
-            change, shrunk = _resolve(likelihood, axes, adapts * curvature, adapts * p, adapts * q, slack, pull)
-            variances[group.cells] = np.einsum("rkj,rj->rk", np.square(axes), shrunk)
+            change, shrinkage = _resolve(likelihood, axes, adapts * curvature, adapts * p, adapts * q, slack, pull)
+            variances[group.cells] = np.einsum("rkj,rj->rk", np.square(axes), shrinkage)
             values[group.cells] += change
-            lean[group.cells] = np.einsum("rkj,rj->rk", axes, along * shrunk)
+            cov_effects[group.cells] = np.einsum("rkj,rj->rk", axes, projected * shrinkage)
             h[which] -= y[which] * np.einsum("rk,rk->r", mean, change)
-            variance = v[which] + 2 * np.einsum("rk,rk->r", met, change)
+            variance = v[which] + 2 * np.einsum("rk,rk->r", cross, change)
             variance += np.einsum("rk,rkj,rj->r", change, cells.covariance[cells.of_row], change)
-            v[which] = np.maximum(variance, 0.0) + (curvature * shrunk).sum(axis=1)
-            log_det = np.log(shrunk).sum(axis=1) - cells.log_det[cells.of_row]
-            left = 0.5 * (log_det + curvature.shape[1] * (1 + LOG_2PI))
+            v[which] = np.maximum(variance, 0.0) + (curvature * shrinkage).sum(axis=1)
+            log_det = np.log(shrinkage).sum(axis=1) - cells.log_det[cells.of_row]
+            row_entropy = 0.5 * (log_det + curvature.shape[1] * (1 + LOG_2PI))
             if self.candidates is not None:
-                rest = rows.known[which] + values[which] - rows.regressors[which] @ self.distribution.coefficients
-                fit = np.einsum("re,ef,rf->r", rest, self.distribution.precision, rest) + shrunk.sum(axis=1)
-                objective = left - 0.5 * fit + likelihood.value(h[which], np.sqrt(h[which] ** 2 + v[which]))
-                shares[which] = self.candidates.shares(objective, which)
-            counted = s[which] * shares[which]
-            entropy += float(counted @ left)
-            w = counted * likelihood.unit_weight(np.sqrt(h[which] ** 2 + v[which]))
-            spreads.append(Spread.of(cells, shrunk, w, counted, len(rows.inputs.variables)))
+                residuals = rows.known[which] + values[which] - rows.regressors[which] @ self.distribution.coefficients
+                fit = np.einsum("re,ef,rf->r", residuals, self.distribution.precision, residuals) + shrinkage.sum(
+                    axis=1
+                )
+                objective = row_entropy - 0.5 * fit + likelihood.value(h[which], np.sqrt(h[which] ** 2 + v[which]))
+                responsibilities[which] = self.candidates.responsibilities(objective, which)
+            weight = s[which] * responsibilities[which]
+            entropy += float(weight @ row_entropy)
+            w = weight * likelihood.unit_weight(np.sqrt(h[which] ** 2 + v[which]))
+            covariances.append(CovarianceFactors.from_cells(cells, shrinkage, w, weight, len(rows.inputs.variables)))
         root = np.sqrt(h * h + v)
-        w = shares * s * likelihood.unit_weight(root)
-        return Resolved(h, root, w, shares, values, variances, lean, tuple(spreads), entropy)
+        w = responsibilities * s * likelihood.unit_weight(root)
+        return RowPosterior(h, root, w, responsibilities, values, variances, cov_effects, tuple(covariances), entropy)
 
 
 def _resolve(
@@ -309,27 +313,27 @@ def _resolve(
     slack: Array,
     pull: ProbitPull | None,
 ) -> tuple[Array, Array]:
-    """Changes of the missing values, and shrinkage 1/(1 + wλ); with a pull, in turn with the latent a*."""
-    change = shrunk = np.zeros(axes.shape[:2])
+    """Optimal change of the missing values, and shrinkage 1/(1 + wλ); iterated with the latent a* if there are any."""
+    change = shrinkage = np.zeros(axes.shape[:2])
     for _ in range(1 if pull is None else MAX_ROUNDS):
         before = change
-        pulled = p if pull is None else p + np.einsum("rk,rkj->rj", pull.linear(change), axes)
-        w = solve_weights(likelihood, curvature.T.copy(), pulled.T.copy(), q.T.copy(), slack)
-        shrunk = 1.0 / (1.0 + w[:, None] * curvature)
-        change = np.einsum("rkj,rj->rk", axes, (pulled + w[:, None] * q) * shrunk)
+        p_total = p if pull is None else p + np.einsum("rk,rkj->rj", pull.linear(change), axes)
+        w = solve_weights(likelihood, curvature.T.copy(), p_total.T.copy(), q.T.copy(), slack)
+        shrinkage = 1.0 / (1.0 + w[:, None] * curvature)
+        change = np.einsum("rkj,rj->rk", axes, (p_total + w[:, None] * q) * shrinkage)
         if np.abs(change - before).max(initial=0.0) < TOLERANCE:
             break
-    return change, shrunk
+    return change, shrinkage
 
 
 def conditional_means(rows: IncompleteRows, distribution: InputDistribution) -> Array:
-    """Means of the missing variables given the known inputs of their rows; zero where nothing is missing."""
+    """Means of the missing variables given the row's observed predictors, 0 where observed."""
     expected = rows.regressors @ distribution.coefficients
     return means_given_known(rows.known, expected, distribution.precision, rows.groups)
 
 
 def expected_sums(rows: IncompleteRows, weights: Array, distribution: InputDistribution) -> InputSums:
-    """Σ s x̃E[d]ᵀ and Σ s E[ddᵀ], with missing values given the known ones of their row alone."""
+    """Σ s x̃E[d]ᵀ and Σ s E[ddᵀ], with missing values given the row's observed predictors alone."""
     inputs = rows.known + conditional_means(rows, distribution)
     squares = inputs.T @ (weights[:, None] * inputs)
     for group in rows.groups:
@@ -339,56 +343,58 @@ def expected_sums(rows: IncompleteRows, weights: Array, distribution: InputDistr
     return InputSums(rows.regressors.T @ (weights[:, None] * inputs), squares)
 
 
-def left_over(rows: IncompleteRows, filled: Rows, message: Message, distribution: InputDistribution) -> Array:
-    """Variance that missing inputs add to the score of each row beside its known inputs: tr(E[bbᵀ] Cov d)."""
-    effects, added = rows.effects(message, filled), np.empty(len(rows.design))
+def imputation_variance(
+    rows: IncompleteRows, filled: Rows, coefficients: EffectiveCoefficients, distribution: InputDistribution
+) -> Array:
+    """Variance of each row's score due to its missing predictors: tr(E[bbᵀ] Cov d)."""
+    effects, added = rows.effects(coefficients, filled), np.empty(len(rows.design))
     for group in rows.groups:
-        cells = Cells.of(group, effects, distribution.precision)
+        cells = Cells.from_group(group, effects, distribution.precision)
         added[group.rows] = cells.curvature.sum(axis=1)[cells.of_row]
     return added
 
 
 def solve_weights(likelihood: ScaleMixture, curvature: Array, p: Array, q: Array, slack: Array) -> Array:
-    """The w of each row that is the likelihood's own at √χ(w), by Newton's method for log w.
+    """Solve w = unit_weight(√χ(w)) for each row by Newton's method for log w.
 
     χ(w) = slack − 2 Σ δq + Σ λ(δ² + 1/(1 + wλ)) with δ = (p + wq)/(1 + wλ). All arguments are coordinates × rows.
     """
     chi = slack - ((2 * q - curvature * p) * p).sum(axis=0) + curvature.sum(axis=0)  # at w = 0, where it is largest
     w = likelihood.unit_weight(np.sqrt(np.maximum(chi, TINY)))
     for _ in range(MAX_STEPS):
-        shrunk = 1.0 / (1.0 + w * curvature)
-        moved = (p + w * q) * shrunk
-        rest = q - curvature * moved
-        left = curvature * shrunk
-        chi = np.maximum(slack + (left - (q + rest) * moved).sum(axis=0), TINY)
-        slope = (2 * shrunk * np.square(rest) + np.square(left)).sum(axis=0)
+        shrinkage = 1.0 / (1.0 + w * curvature)
+        delta = (p + w * q) * shrinkage
+        residual = q - curvature * delta
+        shrunk_curvature = curvature * shrinkage
+        chi = np.maximum(slack + (shrunk_curvature - (q + residual) * delta).sum(axis=0), TINY)
+        slope = (2 * shrinkage * np.square(residual) + np.square(shrunk_curvature)).sum(axis=0)
         root = np.sqrt(chi)
-        ahead = np.log(w / likelihood.unit_weight(root))
-        step = ahead / np.maximum(1.0 + 0.5 * likelihood.elasticity(root) * (w * slope / chi), 5e-4)
+        log_ratio = np.log(w / likelihood.unit_weight(root))
+        step = log_ratio / np.maximum(1.0 + 0.5 * likelihood.elasticity(root) * (w * slope / chi), 5e-4)
         w = w * np.exp(np.clip(-step, -MAX_STEP, MAX_STEP))
-        if np.abs(step).max(initial=0.0) < SMALLEST_STEP:
+        if np.abs(step).max(initial=0.0) < MIN_STEP:
             break
     return w
 
 
 def moment_sums(
-    rows: IncompleteRows, filled: Rows, values: Array, w: Array, s: Array, spreads: Iterable[Spread]
+    rows: IncompleteRows, filled: Rows, values: Array, w: Array, s: Array, covariances: Iterable[CovarianceFactors]
 ) -> tuple[Gram, InputSums]:
-    """Σ w E[ccᵀ], and the sums of the inputs, with missing inputs of these means and covariances."""
+    """Σ w E[ccᵀ], and the sums of the predictors, with these moments of the missing values."""
     gram, inputs = filled.gram(w), rows.known + values
     squares = inputs.T @ (s[:, None] * inputs)
-    for spread in spreads:
-        gram = gram + rows.directions(spread.which, spread.vectors).gram(spread.of_rows)
-        squares += spread.vectors.T @ (spread.of_inputs[:, None] * spread.vectors)
+    for factors in covariances:
+        gram = gram + rows.directions(factors.which, factors.vectors).gram(factors.of_rows)
+        squares += factors.vectors.T @ (factors.of_inputs[:, None] * factors.vectors)
     return gram, InputSums(rows.regressors.T @ (s[:, None] * inputs), squares)
 
 
 def fixed_stats(
     rows: IncompleteRows,
-    message: Message,
+    coefficients: EffectiveCoefficients,
     likelihood: Likelihood,
     distribution: InputDistribution,
-    candidates: WeighedCandidates | None = None,
+    candidates: WeightedCandidates | None = None,
 ) -> Stats:
     """Sums of a pass under an exact bound with fixed missing values: G = Σ w (ccᵀ + LCLᵀ) and r = Σ u c.
 
@@ -398,25 +404,27 @@ def fixed_stats(
     """
     s, means, entropy, levels = rows.weights, conditional_means(rows, distribution), 0.0, None
     if candidates is not None:
-        shares = candidates.shares(np.zeros(len(s)))
-        s, entropy = shares * s, candidates.entropy(shares, s)
+        responsibilities = candidates.responsibilities(np.zeros(len(s)))
+        s, entropy = responsibilities * s, candidates.entropy(responsibilities, s)
         levels = candidates.sums(s).levels
     filled = rows.filled(means)
-    f, v = message.row_moments(filled)
-    effects = rows.effects(message, filled)
+    f, v = coefficients.row_moments(filled)
+    effects = rows.effects(coefficients, filled)
     V, parts = np.array(np.broadcast_to(v, f.shape)), []
     for group in rows.groups:
-        cells = Cells.of(group, effects, distribution.precision)
+        cells = Cells.from_group(group, effects, distribution.precision)
         V[group.rows] += cells.curvature.sum(axis=1)[cells.of_row]
         entropies = 0.5 * (cells.axes.shape[1] * (1 + LOG_2PI) - cells.log_det)
         entropy += float(s[group.rows] @ entropies[cells.of_row])
         parts.append((group, cells))
-    terms = likelihood.terms(f, V, rows.signs, s, expect, "rows", rows.index)
-    spreads = (
-        Spread.of(cells, np.ones(group.cells[1].shape), terms.w[group.rows], s[group.rows], len(rows.inputs.variables))
+    terms = likelihood.terms(f, V, rows.y, s, mean_field, "rows", rows.index)
+    covariances = (
+        CovarianceFactors.from_cells(
+            cells, np.ones(group.cells[1].shape), terms.w[group.rows], s[group.rows], len(rows.inputs.variables)
+        )
         for group, cells in parts
     )
-    gram, inputs = moment_sums(rows, filled, means, terms.w, s, spreads)
+    gram, inputs = moment_sums(rows, filled, means, terms.w, s, covariances)
     row_bound = float(s @ terms.value) + entropy
     constant = float(terms.u @ f) - 0.5 * float(terms.w @ (np.square(f) + V))
     return Stats(

@@ -1,4 +1,5 @@
-"""What is fitted, for rows that miss nothing: likelihoods, priors, layouts of the coefficients, the specification and
-state of a model, the row pass, the sweep, and the bound. It may import storage and base, never design or sources:
-where rows come from is not its concern, and what may be missing fills a slot whose interface is declared here.
+"""The statistical model for complete rows: likelihoods, priors, layouts of the coefficients' distribution, the
+specification and state of a model, the pass over the rows, the sweep of updates, and the ELBO. It may import storage
+and base, never design or sources: it does not depend on where rows are stored, and only declares the interface of
+models for missing values.
 """

@@ -1,4 +1,4 @@
-"""Distributions of the coefficients in any layout that have no density: a point, and draws that a sampler leaves."""
+"""Discrete distributions of the coefficients in any layout: a point, and the draws of a sampler."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from vbsvm.model.interfaces import Effects, Gram, Rows
 
 
 class SecondMoments:
-    """Second moments that follow from the mean, variances and covariances of coefficients of dense columns."""
+    """Mixin: second moments from mean, variances and covariances."""
 
     @cached_property
     def squares(self: Any) -> Array:
@@ -29,15 +29,15 @@ class SecondMoments:
         """E[θθᵀ] of the first n coefficients."""
         return self.covariances(n) + np.outer(self.mean[:n], self.mean[:n])
 
-    def fixed(self, n: int) -> Self:
-        """Distribution of the first n coefficients, or of all of them where none are effects of groups."""
+    def marginal(self, n: int) -> Self:
+        """Marginal distribution of the first n coefficients; all of them in a layout without random effects."""
         return self
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class PointDistribution:
-    """Coefficients without spread, in any layout: the start of variational Bayes, and every state of Gibbs."""
+    """Point mass of the coefficients, in any layout: the start of variational Bayes, and every state of Gibbs."""
 
     mean: Array
 
@@ -57,7 +57,7 @@ class PointDistribution:
 
     @property
     def entropy(self) -> float:
-        """Minus infinity, so that the bound of a start is below every other."""
+        """Minus infinity, so that the ELBO of the start is below every other."""
         return -math.inf
 
     def products(self, left: slice, right: slice) -> float:
@@ -68,34 +68,34 @@ class PointDistribution:
         """θθᵀ."""
         return np.outer(self.mean[:n], self.mean[:n])
 
-    def meeting(self, border: Array) -> Array:
-        """Σ B E[u x_k] over the coefficients u beyond the core, for each coefficient x_k of the core."""
+    def cross_moments(self, border: Array) -> Array:
+        """Σ B E[u x_k] over the coefficients u outside the core, for each coefficient x_k of the core."""
         n_core = border.shape[1]
         return (self.mean[n_core:] @ border) * self.mean[:n_core]
 
-    def message(self, gates: Gates | None) -> "PointDistribution":
+    def effective(self, gates: Gates | None) -> "PointDistribution":
         """The effective coefficients."""
-        return self if gates is None else PointDistribution(gates.open * self.mean)
+        return self if gates is None else PointDistribution(gates.by_coefficient * self.mean)
 
     def row_moments(self, rows: Rows) -> tuple[Array, float]:
-        """A point's scores have no variance: the quadratic form is skipped."""
+        """Scores, and variance 0."""
         return rows.scores(self.mean), 0.0
 
     def effects(self, rows: Rows, columns: NDArray[np.intp]) -> Effects:
-        """The coefficients of these columns, without spread."""
-        mean = rows.multiplying(self.mean, columns)
-        return Effects(mean, np.zeros((len(rows.signs), len(columns))), np.zeros((len(mean), *[len(columns)] * 2)))
+        """Slopes of these columns, with covariance 0."""
+        mean = rows.slopes_by_row(self.mean, columns)
+        return Effects(mean, np.zeros((len(rows.y), len(columns))), np.zeros((len(mean), *[len(columns)] * 2)))
 
     def quadratic(self, gram: Gram) -> float:
         """θᵀ gram θ."""
         return float(self.mean @ gram.times(self.mean))
 
-    def at(self, mean: Array) -> "PointDistribution":
+    def with_mean(self, mean: Array) -> "PointDistribution":
         """Another point."""
         return PointDistribution(mean)
 
 
-# Moments of scores are taken over this many draws, spread evenly over all of them.
+# Moments of scores are taken over at most this many draws, evenly spaced.
 MAX_DRAWS = 1000
 
 
@@ -127,7 +127,7 @@ class SampledCoefficients(SecondMoments):
         return -math.inf
 
     def products(self, left: slice, right: slice) -> float:
-        """Σ E[θ_j θ_k] over the pairs of two strides."""
+        """Σ E[θ_j θ_k] over corresponding elements of two slices."""
         return float(np.vdot(self.draws[:, left], self.draws[:, right])) / len(self.draws)
 
     def outer(self, n: int) -> Array:
@@ -138,29 +138,29 @@ class SampledCoefficients(SecondMoments):
         """E[θᵀ gram θ]."""
         return sum(float(theta @ gram.times(theta)) for theta in self.draws) / len(self.draws)
 
-    def message(self, gates: Gates | None) -> "SampledCoefficients":
-        """Itself: the draws are those of the effective coefficients."""
+    def effective(self, gates: Gates | None) -> "SampledCoefficients":
+        """Itself, as the draws are of the effective coefficients."""
         return self
 
     @cached_property
-    def _chosen(self) -> Array:
+    def _thinned(self) -> Array:
         step = -(-len(self.draws) // MAX_DRAWS)
         return self.draws[::step]
 
     def row_moments(self, rows: Rows) -> tuple[Array, Array]:
-        """Mean score of each row by the mean coefficients, and the variance over draws."""
+        """Score of each row at the mean coefficients, and its variance over draws."""
         mean = rows.scores(self.mean)
         variance = np.zeros(len(mean))
-        for theta in self._chosen:
+        for theta in self._thinned:
             variance += np.square(rows.scores(theta) - mean)
-        return mean, variance / len(self._chosen)
+        return mean, variance / len(self._thinned)
 
     def effects(self, rows: Rows, columns: NDArray[np.intp]) -> Effects:
-        """Moments of what multiplies these columns, over draws."""
+        """Moments of the slopes of these columns over draws."""
         distribution = PointDistribution(self.mean).effects(rows, columns)
         score, with_score, covariance = rows.scores(self.mean), distribution.with_score, distribution.covariance
-        for theta in self._chosen:
-            apart = rows.multiplying(theta, columns) - distribution.mean
-            with_score = with_score + apart * (rows.scores(theta) - score)[:, None]
-            covariance = covariance + apart[:, :, None] * apart[:, None, :]
-        return Effects(distribution.mean, with_score / len(self._chosen), covariance / len(self._chosen))
+        for theta in self._thinned:
+            deviation = rows.slopes_by_row(theta, columns) - distribution.mean
+            with_score = with_score + deviation * (rows.scores(theta) - score)[:, None]
+            covariance = covariance + deviation[:, :, None] * deviation[:, None, :]
+        return Effects(distribution.mean, with_score / len(self._thinned), covariance / len(self._thinned))

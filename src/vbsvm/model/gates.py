@@ -1,4 +1,4 @@
-"""Gates: Bernoulli variables that let a coefficient in or leave it out (paper, Section 3.2).
+"""Gates: Bernoulli inclusion indicators of coefficients (paper, Section 3.2).
 
 The effective coefficients are γ∘v. A gate may be shared by several coefficients, such as the dummies of one factor.
 """
@@ -15,14 +15,14 @@ from scipy.special import expit
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 
-# A gate that moves by less moves no other.
+# Smaller changes of an inclusion probability are not propagated to other gates.
 NO_CHANGE = 1e-15
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class GateMap:
-    """Which gate each coefficient has (−1 for none); the same throughout a fit."""
+    """Gate of each coefficient (−1 for none); constant throughout a fit."""
 
     gate_of: NDArray[np.intp]
     n_gates: int
@@ -36,19 +36,19 @@ class GateMap:
 
     @cached_property
     def shared(self) -> list[NDArray[np.intp]]:
-        """Coefficients of each gate that has several."""
+        """Coefficients of each gate that has more than one."""
         return [members for members in self.members if len(members) > 1]
 
     @cached_property
     def gated(self) -> NDArray[np.bool_]:
-        """Which coefficients have a gate."""
+        """Mask of the coefficients with a gate."""
         return self.gate_of >= 0
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Gates:
-    """Distributions of the gates, by their log odds; a drawn gate has infinite ones."""
+    """Distributions of the gates by their log odds, which are infinite for drawn gates."""
 
     log_odds: Array
     map: GateMap
@@ -59,70 +59,70 @@ class Gates:
         return expit(self.log_odds)
 
     @cached_property
-    def open(self) -> Array:
-        """γ̃: E γ for each coefficient, 1 where there is no gate."""
+    def by_coefficient(self) -> Array:
+        """γ̃: inclusion probability of each coefficient, 1 without a gate."""
         inclusion = np.ones(len(self.map.gate_of))
         inclusion[self.map.gated] = self.inclusion[self.map.gate_of[self.map.gated]]
         return inclusion
 
     @cached_property
-    def spread(self) -> Array:
+    def variance(self) -> Array:
         """Var γ for each coefficient."""
-        return self.open * (1.0 - self.open)
+        return self.by_coefficient * (1.0 - self.by_coefficient)
 
     @property
     def entropy(self) -> float:
         """Σ {log(1 + e^η) − η E γ}, each term in the form that does not cancel."""
-        size = np.minimum(np.abs(self.log_odds), 700.0)  # a decided gate has none
+        size = np.minimum(np.abs(self.log_odds), 700.0)  # a drawn gate has entropy 0
         return float((np.log1p(np.exp(-size)) + size * expit(-size)).sum())
 
-    def at(self, log_odds: Array) -> Self:
+    def with_log_odds(self, log_odds: Array) -> Self:
         """The same gates with other log odds."""
         return type(self)(log_odds, self.map)
 
-    def part(self, columns: NDArray[np.intp]) -> "Gates":
-        """The gates of some columns, each of which has one of its own."""
+    def subset(self, columns: NDArray[np.intp]) -> "Gates":
+        """The gates of some columns, none of them shared."""
         return Gates(self.log_odds[self.map.gate_of[columns]], GateMap(np.arange(len(columns)), len(columns)))
 
-    def applied_to(self, matrix: Array, diagonal_of: Array | None = None) -> Array:
-        """matrix ∘ E[γ̃γ̃ᵀ]: γ̃γ̃ᵀ, and the variance of a gate wherever its own coefficients meet.
+    def weigh(self, matrix: Array, diagonal_of: Array | None = None) -> Array:
+        """matrix ∘ E[γ̃γ̃ᵀ]: γ̃γ̃ᵀ, plus the variance of a gate in the block of its own coefficients.
 
-        ``diagonal_of`` is the matrix of that second part, where it is another one.
+        ``diagonal_of`` is the matrix of that second part, if it differs.
         """
         diagonal_blocks = matrix if diagonal_of is None else diagonal_of
         n = len(matrix)
-        inclusion, spread = self.open[:n], self.spread[:n]
+        inclusion, variance = self.by_coefficient[:n], self.variance[:n]
         gated = matrix * inclusion
         gated *= inclusion[:, None]
-        gated.ravel()[:: n + 1] += spread * diagonal_blocks.diagonal()
+        gated.ravel()[:: n + 1] += variance * diagonal_blocks.diagonal()
         for members in self.map.shared:
-            within = spread[members[0]] * diagonal_blocks[np.ix_(members, members)]
+            within = variance[members[0]] * diagonal_blocks[np.ix_(members, members)]
             within[np.diag_indices(len(members))] = 0.0
             gated[np.ix_(members, members)] += within
         return gated
 
 
 class GateScan(ABC):
-    """Full conditionals of the gates, one after another (Algorithm 3, lines 6 and 7; Appendix B)."""
+    """Sequential full conditionals of the gates (Algorithm 3, lines 6 and 7; Appendix B)."""
 
     @abstractmethod
     def scan(self, rng: np.random.Generator | None = None) -> Gates:
-        """Each gate in turn; drawn where there is a generator."""
+        """Update each gate in turn; draw it if there is a generator."""
 
     @cached_property
     def result(self) -> Gates:
-        """Each gate's distribution in turn, given the distributions of the others."""
+        """Updated distributions: each gate in turn, given those of the others."""
         return self.scan()
 
     def draw(self, rng: np.random.Generator) -> "DrawnGates":
-        """Each gate drawn in turn, given the others."""
+        """Draw each gate in turn, given the others."""
         return DrawnGates(self.scan(rng))
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class DrawnGates:
-    """Gates without spread."""
+    """Drawn gates."""
 
     result: Gates
 
@@ -130,10 +130,10 @@ class DrawnGates:
 @final
 @dataclass(frozen=True, eq=False)
 class DenseScan(GateScan):
-    """Full conditionals from the matrix of what coefficients meet in each other.
+    """Full conditionals from the matrix of expected products of coefficients.
 
-    ``products`` is G_jk E[v_j v_k] over the coefficients that have gates and those that they meet, ``linear`` is
-    r_k E v_k less what meets coefficients without gates outside of this matrix.
+    ``products`` is G_jk E[v_j v_k] over gated coefficients and those coupled to them; ``linear`` is r_k E v_k less the
+    terms of ungated coefficients outside of this matrix.
     """
 
     gates: Gates
@@ -142,13 +142,13 @@ class DenseScan(GateScan):
     prior_log_odds: Array
 
     def scan(self, rng: np.random.Generator | None = None) -> Gates:
-        """Each gate in turn; drawn where there is a generator."""
-        inclusion = self.gates.open[: len(self.products)].copy()
+        """Update each gate in turn; draw it if there is a generator."""
+        inclusion = self.gates.by_coefficient[: len(self.products)].copy()
         pull = self.products @ inclusion
         log_odds = self.gates.log_odds.tolist()
         prior = self.prior_log_odds.tolist()
         for j, members in enumerate(self.gates.map.members):
-            # Plain numbers: with one coefficient a gate, calls of NumPy would take most of the time.
+            # Python floats: with one coefficient per gate, NumPy calls would take most of the time.
             first = int(members[0])
             row = self.products[first] if len(members) == 1 else self.products[members].sum(axis=0)
             quadratic = float(row[first]) if len(members) == 1 else float(row[members].sum())
@@ -164,4 +164,4 @@ class DenseScan(GateScan):
             if abs(after - before) > NO_CHANGE:
                 inclusion[members] = after
                 pull += (after - before) * row
-        return self.gates.at(np.array(log_odds))
+        return self.gates.with_log_odds(np.array(log_odds))

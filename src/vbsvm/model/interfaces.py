@@ -1,8 +1,8 @@
-"""What a layout is: its rows, its gram and its distribution of the coefficients, each with a few verbs.
+"""Interfaces of a layout: its rows, its gram matrix and its distribution of the coefficients.
 
-Rows ask a distribution for the moments of their scores, and form the sums that its update needs. A gram adds, solves,
-and hands out the next distribution. The two sides meet in nothing else, so that a layout that knows more of the design
-(a grouping factor, say) is a sibling with the same verbs, and its results equal the dense ones.
+A distribution gives the moments of rows' scores; rows form the sums that its update needs; grams add, solve, and give
+the next distribution. There is no other coupling, so that a layout that exploits structure of the design (such as a
+grouping factor) has the same interface, and the same results as the dense one.
 """
 
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ from vbsvm.model.gates import Gates, GateScan
 
 
 class LabelledRows(Protocol):
-    """A block of rows: its place in the data, labels ±1 and weights > 0."""
+    """A block of rows: its number, labels ±1 and weights > 0."""
 
     @property
     def index(self) -> int:
-        """Place of the block in the data."""
+        """Number of the block in the data."""
         ...
 
     @property
-    def signs(self) -> Array:
+    def y(self) -> Array:
         """Labels ±1."""
         ...
 
@@ -35,7 +35,7 @@ class LabelledRows(Protocol):
 
 
 class Rows(LabelledRows, Protocol):
-    """Rows whose inputs are all there."""
+    """Rows without missing predictors."""
 
     def scores(self, theta: Array) -> Array:
         """Cθ."""
@@ -46,15 +46,15 @@ class Rows(LabelledRows, Protocol):
         ...
 
     def cross(self, u: Array) -> Any:
-        """Cᵀu, as an array, or as sums that add and have it as their ``total()``."""
+        """Cᵀu, as an array, or as addable sums with a method ``to_array()``."""
         ...
 
     def columns(self, which: NDArray[np.intp]) -> Array:
         """These columns of the design."""
         ...
 
-    def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
-        """What multiplies these columns of the design, for each row or in one row for all."""
+    def slopes_by_row(self, theta: Array, columns: NDArray[np.intp]) -> Array:
+        """Slopes of these columns of the design, rows × columns, or 1 × columns if they are the same in all rows."""
         ...
 
 
@@ -66,11 +66,11 @@ class Gram(Protocol):
         ...
 
     def __sub__(self, other: Self, /) -> Self:
-        """Take away the sums of other rows."""
+        """Subtract the sums of other rows."""
         ...
 
-    def towards(self, other: Self, share: float) -> Self:
-        """Move a share of the way to another gram."""
+    def interpolate(self, other: Self, fraction: float) -> Self:
+        """(1 − fraction) × this gram + fraction × another."""
         ...
 
     def times(self, theta: Array) -> Array:
@@ -78,7 +78,7 @@ class Gram(Protocol):
         ...
 
     def gated(self, gates: Gates | None, own: Self) -> Self:
-        """G ∘ E[γ̃γ̃ᵀ]; the part where a gate meets itself is taken from ``own``."""
+        """G ∘ E[γ̃γ̃ᵀ]; the part with the variance of the gates is taken from ``own``."""
         ...
 
     def scan(self, cross: Array, distribution: Any, gates: Gates, prior_log_odds: Array) -> GateScan:
@@ -90,16 +90,16 @@ class Gram(Protocol):
         ...
 
     def solve(self, right: Array, precision: "Precision") -> Array | None:
-        """(G + Λ)⁻¹ right, or None where that matrix is not positive in floating point."""
+        """(G + Λ)⁻¹ right, or None if that matrix is not numerically positive definite."""
         ...
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Precision:
-    """Λ, the expected prior precision: a diagonal, and couplings of effects that vary together.
+    """Λ, the expected prior precision: a diagonal, and couplings of correlated random effects.
 
-    A coupling (j, k, value) says Λ = value where an element of the stride j meets its partner in the stride k.
+    A coupling (j, k, value) sets Λ = value between corresponding elements of the strided slices j and k.
     """
 
     diagonal: Array
@@ -121,7 +121,7 @@ class Precision:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Effects:
-    """Distribution of what multiplies some columns in each row: coefficients, and effects of the row's groups.
+    """Distribution of the slopes of some columns in each row: coefficients plus random slopes of the row's levels.
 
     ``mean`` (rows × columns), ``with_score`` the covariances with the row's score, and ``covariance`` (rows × columns ×
     columns). Where all rows share mean and covariance, their first axis has length 1.
@@ -133,11 +133,11 @@ class Effects:
 
     @property
     def shared(self) -> bool:
-        """Whether all rows have the same effects."""
+        """Whether all rows have the same slopes."""
         return len(self.mean) == 1
 
     def of_rows(self, which: NDArray[np.intp]) -> "Effects":
-        """The same of some rows."""
+        """The distribution for a subset of the rows."""
         if self.shared:
             return Effects(self.mean, self.with_score[which], self.covariance)
         return Effects(self.mean[which], self.with_score[which], self.covariance[which])
@@ -151,20 +151,20 @@ class Effects:
         )
 
 
-class Message(Protocol):
-    """What rows ask of the distribution of the coefficients; the rows are those of its layout."""
+class EffectiveCoefficients(Protocol):
+    """Distribution of the effective coefficients (gates applied), as passes over the rows of its layout use it."""
 
     def row_moments(self, rows: Any) -> tuple[Array, Array | float]:
         """Mean and variance of each row's score cᵀθ."""
         ...
 
     def effects(self, rows: Any, columns: NDArray[np.intp]) -> Effects:
-        """Distribution of what multiplies these columns of the design; asked by rows that miss values there."""
+        """Distribution of the slopes of these columns of the design, for rows with missing values there."""
         ...
 
 
 class CoefficientDistribution(Protocol):
-    """What rows, priors and the bound ask of the distribution of the coefficients."""
+    """Distribution of the coefficients, as used by rows, priors and the ELBO."""
 
     @property
     def mean(self) -> Array:
@@ -191,24 +191,24 @@ class CoefficientDistribution(Protocol):
         ...
 
     def products(self, left: slice, right: slice) -> float:
-        """Σ E[θ_j θ_k] over the pairs of two strides of equal length."""
+        """Σ E[θ_j θ_k] over corresponding elements of two slices of equal length."""
         ...
 
     def outer(self, n: int) -> Array:
         """E[θθᵀ] of the first n coefficients."""
         ...
 
-    def message(self, gates: Gates | None) -> "Message":
-        """What a pass over the rows takes along, with the gates applied; made once for all row blocks."""
+    def effective(self, gates: Gates | None) -> "EffectiveCoefficients":
+        """Distribution of the effective coefficients γ∘v, computed once for all row blocks of a pass."""
         ...
 
     def quadratic(self, gram: Any) -> float:
-        """E[θᵀ gram θ], for a gram of the layout."""
+        """E[θᵀ gram θ], for a gram of this layout."""
         ...
 
 
 class GaussianDistribution(CoefficientDistribution, Protocol):
-    """A distribution with spread: what optimisation and sampling need beyond the sweep."""
+    """A non-degenerate distribution: the interface for optimisation and sampling."""
 
     def covariances(self, n: int) -> Array:
         """Covariance of the first n coefficients."""
@@ -219,26 +219,26 @@ class GaussianDistribution(CoefficientDistribution, Protocol):
         """Σ⁻¹, as a gram."""
         ...
 
-    def fixed(self, n: int) -> CoefficientDistribution:
-        """Distribution of the first n coefficients, those of dense columns."""
+    def marginal(self, n: int) -> CoefficientDistribution:
+        """Marginal distribution of the first n coefficients, those of dense columns."""
         ...
 
-    def at(self, mean: Array) -> Self:
-        """Move the distribution to another mean."""
+    def with_mean(self, mean: Array) -> Self:
+        """A copy with another mean."""
         ...
 
     def draw(self, rng: np.random.Generator) -> CoefficientDistribution:
-        """Replace the distribution by a point drawn from it."""
+        """A point drawn from the distribution."""
         ...
 
     def pack(self) -> Array:
-        """Unconstrained numbers that determine the distribution; any numbers are a valid distribution."""
+        """Unconstrained parameters of the distribution: every vector is a valid one."""
         ...
 
     def unpack(self, numbers: Array) -> Self:
-        """Make the distribution that packs to these numbers."""
+        """The distribution with these parameters: inverse of ``pack``."""
         ...
 
 
-# What fills the slot of missing values is ``missing.model``'s: its model, and its part of the state.
+# Defined in ``missing.model``: the model of missing values, and its part of the state.
 MissingModel = MissingDistributions = Any

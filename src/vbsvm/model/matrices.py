@@ -1,7 +1,7 @@
-"""Design matrices C: what distributions of coefficients ask of a block of rows, whatever the rows are stored as.
+"""Design matrices C of a block of rows: dense, or standardised implicitly, dense or sparse.
 
-All have the same methods; how they are stored, and whether columns were standardised in place or by algebra, is their
-own affair. Grouping factors, whose indicator columns are never materialised, are in ``layouts.grouping``.
+All have the same methods, whatever the storage and whether columns are standardised explicitly or implicitly. Grouping
+factors, whose indicator columns are never materialised, are in ``layouts.grouping``.
 """
 
 from abc import ABC, abstractmethod
@@ -15,16 +15,16 @@ from scipy.sparse import csr_array, issparse
 from vbsvm.base.arrays import Array, work_space
 from vbsvm.base.cached import cached_property
 
-# Columns of a triangular product that are formed together.
+# Width of the panels of columns of a triangular product.
 PANEL = 128
-# Products of a dense row with a matrix that take as long as one pair of a sparse row's entries.
+# Multiplications of a dense product that take as long as one pair of entries of a sparse row.
 PAIR = 150
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseMatrix:
-    """An array. Products are formed in the thread's own work space: several threads may ask at once."""
+    """An explicit array. Products use work space of the thread, so that methods are thread-safe."""
 
     values: Array
 
@@ -43,17 +43,17 @@ class DenseMatrix:
 
     def sandwich(self, w: Array) -> Array:
         """CᵀWC as AᵀA with A = W^½C: NumPy then does half the multiplications, and the result is symmetric."""
-        which = _few(w)
-        if which is not None:
-            few = np.sqrt(w[which]) * self.values.T[:, which]
-            return few @ few.T
+        row_index = _rows_of_few_weights(w)
+        if row_index is not None:
+            scaled = np.sqrt(w[row_index]) * self.values.T[:, row_index]
+            return scaled @ scaled.T
         scaled = np.multiply(self.values, np.sqrt(w)[:, None], out=_by_columns(self.values))
         return scaled.T @ scaled
 
-    def row_quadratic(self, spread: Any) -> Array:
+    def row_quadratic(self, distribution: Any) -> Array:
         """‖Uᵀc‖² of each row c, for a covariance Σ = UUᵀ with the root U."""
         product = _by_columns(self.values)
-        _times_upper_triangle(self.values, spread.root, product)
+        _times_upper_triangle(self.values, distribution.root, product)
         return np.einsum("ij,ij->i", product, product)
 
     def row_squares(self, weights: Array) -> Array:
@@ -70,10 +70,10 @@ class DenseMatrix:
 
 
 @dataclass(frozen=True, eq=False)
-class _ByAlgebra(ABC):
-    """Raw rows X behind an intercept, of which a column x stands for (x − centre) / scale.
+class _ImplicitlyStandardised(ABC):
+    """Raw rows X with an optional intercept, whose columns x represent (x − centre) / scale.
 
-    They are never written out: Cθ = X(θ/scale) + (θ₀ − centreᵀ(θ/scale)), and the like.
+    Standardised columns are never materialised: Cθ = X(θ/scale) + (θ₀ − centreᵀ(θ/scale)), and the like.
     """
 
     raw: Any
@@ -88,20 +88,20 @@ class _ByAlgebra(ABC):
 
     @cached_property
     def _unit(self) -> Array:
-        """1/scale; a column that is constant is divided by infinity."""
+        """1/scale, which is 0 for a constant column."""
         return 1.0 / self.scale
 
-    def _raw(self, other: Array) -> tuple[Array, Array]:
-        """What multiplies the raw columns, and what every row gets."""
+    def _raw(self, theta: Array) -> tuple[Array, Array]:
+        """Coefficients of the raw columns, and the intercept."""
         first = int(self.intercept)
-        unit = self._unit if other.ndim == 1 else self._unit[:, None]
-        slopes = other[first:] * unit
-        return slopes, (other[0] if first else 0.0) - self.centre @ slopes
+        unit = self._unit if theta.ndim == 1 else self._unit[:, None]
+        slopes = theta[first:] * unit
+        return slopes, (theta[0] if first else 0.0) - self.centre @ slopes
 
     def matvec(self, theta: Array) -> Array:
         """Cθ, also of a matrix."""
-        slopes, left = self._raw(theta)
-        return self.raw @ slopes + left
+        slopes, intercept = self._raw(theta)
+        return self.raw @ slopes + intercept
 
     def rmatvec(self, u: Array) -> Array:
         """Cᵀu, also of a matrix."""
@@ -123,11 +123,11 @@ class _ByAlgebra(ABC):
     def columns(self, which: NDArray[np.intp]) -> Array:
         """These columns as an array."""
         which = np.asarray(which)
-        columns, inputs = np.ones((self.shape[0], len(which))), which >= int(self.intercept)
-        chosen = which[inputs] - int(self.intercept)
-        raw = self.raw[:, chosen]
+        columns, not_intercept = np.ones((self.shape[0], len(which))), which >= int(self.intercept)
+        raw_columns = which[not_intercept] - int(self.intercept)
+        raw = self.raw[:, raw_columns]
         raw = raw.toarray() if issparse(raw) else raw
-        columns[:, inputs] = (raw - self.centre[chosen]) * self._unit[chosen]
+        columns[:, not_intercept] = (raw - self.centre[raw_columns]) * self._unit[raw_columns]
         return columns
 
     def _standardised(self, gram: Array, linear: Array, total: float) -> Array:
@@ -146,19 +146,19 @@ class _ByAlgebra(ABC):
 
 @final
 @dataclass(frozen=True, eq=False)
-class StandardisedMatrix(_ByAlgebra):
-    """Rows of an array whose columns do not lie far from zero."""
+class StandardisedMatrix(_ImplicitlyStandardised):
+    """Implicitly standardised dense rows, for columns whose means are not far from zero."""
 
     def sandwich(self, w: Array) -> Array:
-        """CᵀWC; rows without a weight are left out where most have none."""
-        which = _few(w)
-        raw, w = (self.raw, w) if which is None else (self.raw[which], w[which])
+        """CᵀWC; rows of weight 0 are left out if they are the majority."""
+        row_index = _rows_of_few_weights(w)
+        raw, w = (self.raw, w) if row_index is None else (self.raw[row_index], w[row_index])
         scaled = np.multiply(raw, np.sqrt(w)[:, None], out=_like(raw))
         return self._standardised(scaled.T @ scaled, raw.T @ w, float(w.sum()))
 
-    def row_quadratic(self, spread: Any) -> Array:
+    def row_quadratic(self, distribution: Any) -> Array:
         """‖Uᵀc‖² of each row c, for a covariance Σ = UUᵀ with the root U."""
-        slopes, left = self._raw(spread.root)
+        slopes, left = self._raw(distribution.root)
         first = int(self.intercept)  # of U's first column, which is that of the intercept, only the first number counts
         slopes, rest = slopes[:, first:], left[first:]
         product = _like(self.raw)
@@ -180,7 +180,7 @@ class StandardisedMatrix(_ByAlgebra):
 
 
 def n_pairs(counts: Any) -> int:
-    """Number of pairs in rows of so many entries, an entry with itself included."""
+    """Total number of pairs of entries of rows with these numbers of entries, self-pairs included."""
     counts = np.asarray(counts, dtype=np.int64)
     return int((counts * (counts + 1) // 2).sum())
 
@@ -190,25 +190,27 @@ def n_pairs(counts: Any) -> int:
 class Pairs:
     """P: products of the pairs of entries in each row; the pair j ≤ k of p columns is the column j p + k.
 
-    XᵀWX is Pᵀw and xᵀSx of each row is P vec(S), at the cost of the pairs that rows have: products of a sparse matrix
-    with vectors are the fastest thing that SciPy does with sparse arrays.
+    XᵀWX is Pᵀw and xᵀSx of each row is P vec(S), at a cost proportional to the number of pairs: sparse
+    matrix-vector products are the fastest operation on SciPy's sparse arrays.
     """
 
     products: Any
     n_columns: int
 
     @staticmethod
-    def of(X: Any) -> "Pairs":
-        """The pairs of a CSR array whose rows are sorted and name each column once."""
+    def from_csr(X: Any) -> "Pairs":
+        """Pairs of a CSR array with sorted indices and no duplicates."""
         n_rows, n_columns = X.shape
-        after = np.repeat(X.indptr[1:], np.diff(X.indptr)) - np.arange(X.nnz)  # entries from here to the row's end
+        after = np.repeat(X.indptr[1:], np.diff(X.indptr)) - np.arange(
+            X.nnz
+        )  # number of entries from this one to the end of the row
         first = np.cumsum(after, dtype=np.int64) - after
-        kind = np.int32 if max(n_columns**2, n_pairs(np.diff(X.indptr))) < 2**31 else np.int64
-        left = np.repeat(np.arange(X.nnz, dtype=kind), after)
-        right = np.arange(len(left), dtype=kind) + np.repeat((np.arange(X.nnz) - first).astype(kind), after)
-        columns = X.indices.astype(kind, copy=False)
-        begins = np.append(first, len(left))[X.indptr].astype(kind)
-        pairs = columns[left] * kind(n_columns) + columns[right]
+        dtype = np.int32 if max(n_columns**2, n_pairs(np.diff(X.indptr))) < 2**31 else np.int64
+        left = np.repeat(np.arange(X.nnz, dtype=dtype), after)
+        right = np.arange(len(left), dtype=dtype) + np.repeat((np.arange(X.nnz) - first).astype(dtype), after)
+        columns = X.indices.astype(dtype, copy=False)
+        begins = np.append(first, len(left))[X.indptr].astype(dtype)
+        pairs = columns[left] * dtype(n_columns) + columns[right]
         products = csr_array((X.data[left] * X.data[right], pairs, begins), shape=(n_rows, n_columns**2))
         return Pairs(products, n_columns)
 
@@ -229,42 +231,42 @@ class Pairs:
 
 @final
 @dataclass(frozen=True, eq=False)
-class SparseMatrix(_ByAlgebra):
-    """Rows of a CSR array, sorted and without duplicates; columns far from zero lose digits, as with any raw columns.
+class SparseMatrix(_ImplicitlyStandardised):
+    """Implicitly standardised rows of a CSR array with sorted indices and no duplicates.
 
-    Grams and quadratic forms go by pairs of entries. Where rows have so many entries that a dense product is faster,
-    they are written out.
+    Columns with a mean far from zero lose precision. Grams and quadratic forms are computed from pairs of entries, or
+    from the dense rows if these have so many entries that it is faster.
     """
 
     @cached_property
     def _pairs(self) -> Pairs | None:
         n_rows, n_columns = self.raw.shape
-        few = PAIR * n_pairs(np.diff(self.raw.indptr)) <= n_rows * n_columns**2
-        return Pairs.of(self.raw) if few else None
+        sparse_enough = PAIR * n_pairs(np.diff(self.raw.indptr)) <= n_rows * n_columns**2
+        return Pairs.from_csr(self.raw) if sparse_enough else None
 
     def rows(self, which: slice) -> "SparseMatrix":
-        """Some of the rows."""
+        """A slice of the rows."""
         return SparseMatrix(self.raw[which], self.centre, self.scale, self.intercept)
 
     @property
-    def _written(self) -> StandardisedMatrix:
+    def _dense(self) -> StandardisedMatrix:
         return StandardisedMatrix(self.raw.toarray(), self.centre, self.scale, self.intercept)
 
     def sandwich(self, w: Array) -> Array:
         """CᵀWC."""
         if self._pairs is None:
-            return self._written.sandwich(w)
+            return self._dense.sandwich(w)
         return self._standardised(self._pairs.gram(w), self.raw.T @ w, float(w.sum()))
 
-    def row_quadratic(self, spread: Any) -> Array:
+    def row_quadratic(self, distribution: Any) -> Array:
         """cᵀΣc of each row c, as xᵀSx + 2 xᵀ(b − Sm) + σ² − 2 bᵀm + mᵀSm.
 
         S and b are the covariances of the raw columns' coefficients, with each other and with the intercept, whose
         variance is σ²; m is the centre.
         """
         if self._pairs is None:
-            return self._written.row_quadratic(spread)
-        first, covariance = int(self.intercept), spread.covariance
+            return self._dense.row_quadratic(distribution)
+        first, covariance = int(self.intercept), distribution.covariance
         S = covariance[first:, first:] * self._unit
         S *= self._unit[:, None]
         b, variance = (covariance[0, 1:] * self._unit, float(covariance[0, 0])) if first else (np.zeros(len(S)), 0.0)
@@ -290,28 +292,28 @@ class SparseMatrix(_ByAlgebra):
         return squares + float(unit @ np.square(self.centre)) + (weights[0] if first else 0.0)
 
 
-# C: rows of inputs as the coefficients meet them.
+# C: the rows of the design.
 DesignMatrix = DenseMatrix | StandardisedMatrix | SparseMatrix
 
 
 def _like(raw: Array) -> Array:
-    """Work space of the shape of these rows that lies in memory as they do."""
+    """Work space of the shape and memory order of these rows."""
     by_rows = raw.strides[0] >= raw.strides[1]
     return work_space(raw.size).reshape(raw.shape) if by_rows else _by_columns(raw)
 
 
 def _by_columns(rows: Array) -> Array:
-    """Work space of the shape of these rows, stored by columns."""
+    """Column-major work space of the shape of these rows."""
     return work_space(rows.size).reshape(rows.shape[::-1]).T
 
 
-def _few(w: Array) -> NDArray[np.intp] | None:
-    """Rows that have a weight, where these are few; else None."""
+def _rows_of_few_weights(w: Array) -> NDArray[np.intp] | None:
+    """Rows of nonzero weight if these are less than half, else None."""
     return np.flatnonzero(w) if 2 * np.count_nonzero(w) < len(w) else None
 
 
 def _times_upper_triangle(left: Array, upper: Array, out: Array) -> None:
-    """left @ upper in panels of columns, which need the columns of ``left`` up to their own only."""
+    """left @ upper in panels of columns, skipping the zeros below the diagonal of ``upper``."""
     size = len(upper)
     width = max(size, 1) if size < 32 else min(PANEL, -(-size // 2))
     by_columns = out.strides[0] < out.strides[1]

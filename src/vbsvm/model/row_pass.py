@@ -1,8 +1,8 @@
-"""A pass over the rows: where they come from, what goes down to them, and the sums that complete rows send up.
+"""A pass over the rows: the interface of their source, the input of a pass, and the sums that complete rows return.
 
-The sums are of the size of the model. ``RowInfluence`` has something of each row: the score that it would have had in a
-fit without it. To first order, leaving a row out moves the mean by (H + Λ)⁻¹ against the row's own slope, where H is
-the curvature of all rows in the mean: f₋ = f − V g / (1 − V κ) with V = cᵀ(H + Λ)⁻¹c, g = ∂ℓ/∂f and κ = −∂²ℓ/∂f².
+The sums are of the size of the model. ``RowInfluence`` has values for each row, from which its score in a fit without
+it follows. To first order, leaving a row out moves the mean by −(H + Λ)⁻¹ times the row's gradient, where H is the
+curvature of all rows in the mean: f₋ = f − V g / (1 − V κ) with V = cᵀ(H + Λ)⁻¹c, g = ∂ℓ/∂f and κ = −∂²ℓ/∂f².
 """
 
 import math
@@ -16,15 +16,15 @@ from scipy.special import ndtr
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
-from vbsvm.base.reading import Reading, expect
 from vbsvm.base.row_sums import Addable
+from vbsvm.base.update_mode import UpdateMode, mean_field
 from vbsvm.model.gates import Gates
-from vbsvm.model.interfaces import Gram, LabelledRows, Message, MissingDistributions, Rows
+from vbsvm.model.interfaces import EffectiveCoefficients, Gram, LabelledRows, MissingDistributions, Rows
 from vbsvm.model.likelihoods.base import Likelihood
 
 T = TypeVar("T", bound=Addable)
-# A row that the fit hangs on has a denominator near 0, where the first order says nothing any more.
-SMALLEST_DENOMINATOR = 0.05
+# A row with a leverage near 1 has a denominator near 0, where the first-order approximation fails.
+MIN_DENOMINATOR = 0.05
 
 
 @final
@@ -33,10 +33,10 @@ class Stats:
     """Sums over rows, additive over any split of the data.
 
     ``gram`` and ``cross`` are G and r of the coefficients' update. ``row_bound`` is the row term of the bound at the
-    state whose message went into the pass, with the latent scales refreshed. ``constant`` is κ: with the weights of
-    this pass held, the row term at any other distribution of the coefficients is crossᵀm − ½⟨gram, Ω⟩ − constant.
+    state that the pass started from, with the latent scales refreshed. ``constant`` is κ: with the weights of this
+    pass fixed, the row term at any other distribution of the coefficients is crossᵀm − ½⟨gram, Ω⟩ − constant.
     ``curvature`` is minus the second derivative of the collapsed row term in the mean, for Newton steps. A pass that
-    starts from a point has neither. ``missing`` are the sums for the distributions of what may be missing.
+    starts from a point has neither. ``missing`` are the sums for the distributions of missing values.
     """
 
     gram: Gram
@@ -49,13 +49,13 @@ class Stats:
     @cached_property
     def cross(self) -> Array:
         """r = Σ y (s + w) c."""
-        return self.cross_sums if isinstance(self.cross_sums, np.ndarray) else self.cross_sums.total()
+        return self.cross_sums if isinstance(self.cross_sums, np.ndarray) else self.cross_sums.to_array()
 
     def gated(self, gates: Gates | None) -> tuple[Gram, Array]:
-        """G ∘ E[γ̃γ̃ᵀ] and γ̃ ∘ r: the sums as the coefficients behind the gates see them."""
+        """G ∘ E[γ̃γ̃ᵀ] and γ̃ ∘ r: the sums for the update of gated coefficients."""
         if gates is None:
             return self.gram, self.cross
-        return self.gram.gated(gates, self.gram), gates.open * self.cross
+        return self.gram.gated(gates, self.gram), gates.by_coefficient * self.cross
 
     def __add__(self, other: Self) -> "Stats":
         """Add the sums of two sets of rows."""
@@ -68,23 +68,23 @@ class Stats:
             self.row_bound + other.row_bound,
             self.constant + other.constant,
             curvature,
-            added(self.missing, other.missing),
+            add_optional(self.missing, other.missing),
         )
 
 
-def added(one: T | None, other: T | None) -> T | None:
-    """Sum of what may be absent."""
-    if one is None or other is None:
-        return other if one is None else one
-    return one + other
+def add_optional(first: T | None, second: T | None) -> T | None:
+    """Sum of two values, either of which may be None."""
+    if first is None or second is None:
+        return second if first is None else first
+    return first + second
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class RowInfluence:
-    """Of each row: label, weight, score, slope and curvature of its term in the fit, and V.
+    """Label, weight, score, gradient and curvature of the log likelihood, and response V of each row.
 
-    ``unknown`` is the variance of the score that missing inputs and categories cause.
+    ``missing_variance`` is the variance of the score that missing inputs and categories cause.
     """
 
     y: Array
@@ -93,32 +93,32 @@ class RowInfluence:
     slope: Array
     curvature: Array
     response: Array
-    unknown: Array
+    missing_variance: Array
 
     @staticmethod
-    def of(
-        likelihood: Likelihood, rows: LabelledRows, f: Array, v: Array | float, response: Array, unknown: Array
+    def from_moments(
+        likelihood: Likelihood, rows: LabelledRows, f: Array, v: Array | float, response: Array, missing_variance: Array
     ) -> "RowInfluence":
-        """Rows with these moments of their scores."""
-        y, s = rows.signs, rows.weights
-        terms = likelihood.terms(f, v + unknown, y, s, expect)
-        assert terms.curvature is not None  # a fit ends with a spread
-        return RowInfluence(y, s, f, terms.u - terms.w * f, terms.curvature, response, unknown)
+        """Influence of rows with these means f and variances v of their scores."""
+        y, s = rows.y, rows.weights
+        terms = likelihood.terms(f, v + missing_variance, y, s, mean_field)
+        assert terms.curvature is not None  # the result of a fit is no point
+        return RowInfluence(y, s, f, terms.u - terms.w * f, terms.curvature, response, missing_variance)
 
     @staticmethod
-    def none() -> "RowInfluence":
+    def empty() -> "RowInfluence":
         """No rows."""
         return RowInfluence(*[np.empty(0)] * 7)
 
     def __add__(self, other: Self) -> "RowInfluence":
-        """One below the other."""
+        """Concatenate the rows."""
         names = [field.name for field in fields(self)]
         return RowInfluence(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
 
-    def averaged(self, firsts: NDArray[np.intp], chances: Array) -> "RowInfluence":
-        """Means over neighbours that stand for the same row, of which ``firsts`` are the first ones.
+    def average(self, firsts: NDArray[np.intp], chances: Array) -> "RowInfluence":
+        """Average over candidates of the same row, weighted by ``chances``; ``firsts`` are the first ones of each row.
 
-        That their scores differ makes the score less certain.
+        The variance between their scores is added to ``missing_variance``.
         """
 
         def mean(values: Array) -> Array:
@@ -128,32 +128,32 @@ class RowInfluence:
         between = np.maximum(mean(np.square(self.score)) - np.square(centre), 0.0)
         slope, curvature, response = map(mean, (self.slope, self.curvature, self.response))
         return RowInfluence(
-            self.y[firsts], self.s[firsts], centre, slope, curvature, response, mean(self.unknown) + between
+            self.y[firsts], self.s[firsts], centre, slope, curvature, response, mean(self.missing_variance) + between
         )
 
     def left_out_scores(self, counts: Array) -> Array:
-        """The scores without one row of the ``counts`` that each stands for, or without the part of a row."""
-        share = np.minimum(1.0, 1.0 / counts)
-        return self.score - self.response * self.slope * share / self._denominator(counts)
+        """Leave-one-out scores: without one of the ``counts`` observations that each row represents."""
+        fraction = np.minimum(1.0, 1.0 / counts)
+        return self.score - self.response * self.slope * fraction / self._denominator(counts)
 
     def left_out_response(self, counts: Array) -> Array:
-        """V / (1 − V κ): the response, and so the variance of the score, without that row."""
+        """V / (1 − V κ): the leave-one-out variance of the score."""
         return self.response / self._denominator(counts)
 
     def _denominator(self, counts: Array) -> Array:
-        return np.maximum(1.0 - self.leverage(counts), SMALLEST_DENOMINATOR)
+        return np.maximum(1.0 - self.leverage(counts), MIN_DENOMINATOR)
 
     def leverage(self, counts: Array) -> Array:
-        """V κ of one row of the ``counts`` that each stands for: near 1 the first order fails."""
+        """V κ of one of the ``counts`` observations of each row: near 1 the first-order approximation fails."""
         return self.response * self.curvature * np.minimum(1.0, 1.0 / counts)
 
     def calibrated_power(self, counts: Array, power: float) -> float:
-        """The power η of the hinge's pseudo-likelihood at which its posterior varies as estimates do between samples.
+        """The power η of the hinge's pseudo-likelihood whose posterior variance matches the sampling variance.
 
         It is the ratio of two effective numbers of coefficients, Σ κV / Σ n c² g² V: by the curvature κ of the loss,
         and by the variance of its slope g, both at power 1. n are the ``counts``, c are class weights, and ``power`` is
         that of the fit. Slopes are those at the score without the row, averaged over its distribution, since the kink
-        makes the slope at a single score too rough. It is infinite where no slope is left.
+        makes the slope at a single score too rough. It is infinite if all gradients vanish.
         """
         z = (1.0 - self.y * self.left_out_scores(counts)) / np.sqrt(self.left_out_response(counts))
         variance = float(np.sum(np.square(2.0 * self.s * ndtr(z)) / counts * self.response))
@@ -164,17 +164,17 @@ class RowInfluence:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class RowPass:
-    """All that a block of rows needs to know of the model and its state; plain data, which may be sent anywhere."""
+    """Input of a pass over rows: the part of model and state that rows depend on; picklable plain data."""
 
     likelihood: Likelihood
-    message: Message
-    resolve: Reading
+    coefficients: EffectiveCoefficients
+    mode: UpdateMode
     with_curvature: bool = False
     missing: MissingDistributions | None = None
 
 
 class Part(Protocol):
-    """Rows of a block that are summed in the same way."""
+    """Rows of a block that are of the same kind: complete, incomplete, or candidates."""
 
     @property
     def rows(self) -> LabelledRows:
@@ -182,12 +182,12 @@ class Part(Protocol):
         ...
 
     @property
-    def places(self) -> NDArray[np.intp] | None:
-        """Where they stand in their block; None where they are all of it."""
+    def row_index(self) -> NDArray[np.intp] | None:
+        """Positions of the rows in their block, or None for all of it."""
         ...
 
     def stats(self, row_pass: RowPass) -> Stats:
-        """Sums of these rows in a pass."""
+        """Sums over these rows."""
         ...
 
     def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
@@ -195,91 +195,91 @@ class Part(Protocol):
         ...
 
     def likelihood_change(
-        self, before: Array, after: Array, missing: MissingDistributions | None, resolve: Reading
+        self, before: Array, after: Array, missing: MissingDistributions | None, mode: UpdateMode
     ) -> float:
-        """Change of the log likelihood where each row's own goes from ``before`` to ``after``."""
+        """Change of the total log likelihood if that of each row changes from ``before`` to ``after``."""
         ...
 
     def curvature(self, row_pass: RowPass) -> Gram:
         """Minus the second derivative of the row term in the mean."""
         ...
 
-    def influence(self, row_pass: RowPass, response: Message) -> RowInfluence:
-        """What each row does to the fit, where ``response`` has the covariance by which the mean gives way.
+    def influence(self, row_pass: RowPass, response: EffectiveCoefficients) -> RowInfluence:
+        """Influence of each row; ``response`` has the covariance that is the response of the mean to gradients.
 
-        Missing values are those of prediction: labels have no say.
+        Missing values are imputed as in prediction, without the labels.
         """
         ...
 
     def n_misclassified(self, theta: Array, missing: MissingDistributions | None) -> int:
-        """Number of rows whose loss grows with the coefficients, in proportion to these; under an exact bound."""
+        """Number of misclassified rows at ``theta``, for the detection of separation."""
         ...
 
 
 class Source(Protocol):
-    """Where rows come from: memory now; files and other machines answer the same calls."""
+    """Source of rows: in memory, in files or on other machines."""
 
     @property
     def n_rows(self) -> int:
-        """Number of rows that count."""
+        """Number of rows of positive weight."""
         ...
 
     @property
     def n_core(self) -> int:
-        """Number of coefficients whose covariances are all kept: all but the effects of one grouping factor."""
+        """Number of coefficients with a full covariance matrix: all but the effects of one grouping factor."""
         ...
 
     @property
-    def looks_are_cheap(self) -> bool:
-        """Whether rows may be looked at often, and a few numbers of each be kept: then fewer passes are needed."""
+    def rows_resident(self) -> bool:
+        """Whether rows are in memory, so that many evaluations are cheap and a few numbers of each can be cached."""
         ...
 
     @property
     def drawn_covariance(self) -> bool:
-        """Whether rows and columns are so many that the covariance of the coefficients is known by draws only."""
+        """Whether there are too many rows and columns for an exact covariance, so that it is estimated by draws."""
         ...
 
     def sample(self, n_rows: int) -> "Source | None":
-        """So many of the rows, which weigh as much as all; None where they are not at hand."""
+        """A subsample of ``n_rows`` rows with the total weight of all, or None if they are not in memory."""
         ...
 
-    def fold(self, row_pass: RowPass) -> Stats:
+    def sum_stats(self, row_pass: RowPass) -> Stats:
         """Sum ``part.stats(row_pass)`` over the parts of all row blocks: the only pass over the data in a sweep."""
         ...
 
-    def total(self, kernel: Callable[[Part], T], *, light: bool = False) -> T:
-        """Sum anything that adds over the parts of all row blocks; a light kernel reads every number once or so."""
+    def sum_parts(self, kernel: Callable[[Part], T], *, memory_bound: bool = False) -> T:
+        """Sum ``kernel(part)`` over the parts of all row blocks; a ``memory_bound`` one runs without threads."""
         ...
 
     def input_sums(self, distribution: Any) -> Any:
-        """Sums of the inputs with the missing ones as their distribution expects them; labels have no say."""
+        """Sums of the predictors with missing ones at their conditional means, without the labels."""
         ...
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class CompleteRows:
-    """Rows of a layout that miss no input; ``places`` says which of their block they are."""
+    """Rows of a layout without missing predictors; ``row_index`` is their positions in the block."""
 
     rows: Rows
-    places: NDArray[np.intp] | None = None
+    row_index: NDArray[np.intp] | None = None
 
     def stats(self, row_pass: RowPass, alternatives: Any = None) -> Stats:
         """G = Σ w c cᵀ, r = Σ u c, and the row term (Algorithm 2, lines 2 and 3).
 
-        ``alternatives`` say of rows that stand for the same row of the data how likely each is the true one.
+        ``alternatives`` give the responsibilities of candidates of the same row of the data.
         """
-        rows, y, s = self.rows, self.rows.signs, self.rows.weights
-        with np.errstate(all="ignore"):  # for the climb's bold candidates; a thread does not inherit the climb's own
-            f, v = row_pass.message.row_moments(rows)
-            terms = row_pass.likelihood.terms(f, v, y, s, row_pass.resolve, "rows", rows.index)
+        rows, y, s = self.rows, self.rows.y, self.rows.weights
+        with np.errstate(all="ignore"):  # for trial points of the optimiser; threads do not inherit its own setting
+            f, v = row_pass.coefficients.row_moments(rows)
+            terms = row_pass.likelihood.terms(f, v, y, s, row_pass.mode, "rows", rows.index)
             entropy, missing = 0.0, None
             if alternatives is not None:
-                shares = alternatives.shares(terms.value)
-                entropy, missing = alternatives.entropy(shares, s), alternatives.sums(shares * s)
-                s, terms = shares * s, terms.shared(shares)
+                weights = alternatives.responsibilities(terms.value)
+                entropy, missing = alternatives.entropy(weights, s), alternatives.sums(weights * s)
+                s, terms = weights * s, terms.weighted(weights)
             if row_pass.missing is not None:
-                missing = row_pass.missing.with_complete_rows(missing, rows, row_pass.resolve)
+                missing = row_pass.missing.with_complete_rows(missing, rows, row_pass.mode)
             row_bound = float(s @ terms.value) + entropy
             gram, curvature, constant = rows.gram(terms.w), None, math.nan
             if terms.curvature is not None:
@@ -289,31 +289,31 @@ class CompleteRows:
             return Stats(gram, rows.cross(terms.u), row_bound, constant, curvature, missing)
 
     def curvature(self, row_pass: RowPass) -> Gram:
-        """Σ −∂²ℓ/∂f² c cᵀ, from the rows that have a curvature worth speaking of."""
+        """Σ −∂²ℓ/∂f² c cᵀ."""
         rows, s = self.rows, self.rows.weights
         with np.errstate(all="ignore"):
-            f, v = row_pass.message.row_moments(rows)
-            terms = row_pass.likelihood.terms(f, v, rows.signs, s, row_pass.resolve)
+            f, v = row_pass.coefficients.row_moments(rows)
+            terms = row_pass.likelihood.terms(f, v, rows.y, s, row_pass.mode)
             assert terms.curvature is not None
             return rows.gram(terms.curvature)
 
-    def influence(self, row_pass: RowPass, response: Message) -> RowInfluence:
-        """What each row does to the fit."""
+    def influence(self, row_pass: RowPass, response: EffectiveCoefficients) -> RowInfluence:
+        """Influence of each row."""
         with np.errstate(all="ignore"):
-            f, v = row_pass.message.row_moments(self.rows)
-            V = v if response is row_pass.message else response.row_moments(self.rows)[1]
-            return RowInfluence.of(row_pass.likelihood, self.rows, f, v, np.asarray(V), np.zeros(len(f)))
+            f, v = row_pass.coefficients.row_moments(self.rows)
+            V = v if response is row_pass.coefficients else response.row_moments(self.rows)[1]
+            return RowInfluence.from_moments(row_pass.likelihood, self.rows, f, v, np.asarray(V), np.zeros(len(f)))
 
     def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
         """Scores at a point."""
         return self.rows.scores(theta)
 
     def likelihood_change(
-        self, before: Array, after: Array, missing: MissingDistributions | None, resolve: Reading
+        self, before: Array, after: Array, missing: MissingDistributions | None, mode: UpdateMode
     ) -> float:
         """Σ s (after − before)."""
         return float(self.rows.weights @ (after - before))
 
     def n_misclassified(self, theta: Array, missing: MissingDistributions | None) -> int:
-        """Number of rows on the wrong side."""
-        return int(np.count_nonzero(self.rows.signs * self.rows.scores(theta) <= 0.0))
+        """Number of misclassified rows."""
+        return int(np.count_nonzero(self.rows.y * self.rows.scores(theta) <= 0.0))

@@ -1,4 +1,4 @@
-"""What is fitted (``Spec``), and what is known so far (``State``)."""
+"""Specification of a model (``Spec``), and the current distributions of its parameters (``State``)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ from vbsvm.model.priors.base import Moments, Prior
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Coefficients that share a prior: neighbours, or one stride for each of the effects that a group has."""
+    """Coefficients that share a prior: a contiguous slice, or one strided slice for each random effect of a level."""
 
     name: str
     columns: tuple[slice, ...]
@@ -49,7 +49,7 @@ class Block:
 @final
 @dataclass(frozen=True, eq=False)
 class Spec:
-    """The model: blocks that together cover all coefficients, what may be missing, and the likelihood."""
+    """Model specification: blocks that together cover all coefficients, the missing-value model, and the likelihood."""
 
     blocks: tuple[Block, ...]
     missing: MissingModel | None = None
@@ -61,7 +61,7 @@ class Spec:
         return self.likelihood.power if isinstance(self.likelihood, Hinge | ExactHinge) else 1.0
 
     def with_priors(self, change: Callable[[Prior], Prior]) -> "Spec":
-        """The same with other priors of the coefficients that have gates; a prior without gates takes these away."""
+        """The same with other priors of the gated coefficients; a prior without gates removes the gates."""
         blocks = list(self.blocks)
         for k, block in enumerate(blocks):
             if block.gate_of is not None:
@@ -78,7 +78,7 @@ class Spec:
 
     @cached_property
     def gate_map(self) -> GateMap | None:
-        """Which gate each coefficient has; None in a model without gates."""
+        """Gate of each coefficient, or None in a model without gates."""
         gate_of, n_gates = np.full(self.n_columns, -1, dtype=np.intp), 0
         for block in self.blocks:
             if block.gate_of is not None:
@@ -106,7 +106,7 @@ class Spec:
         return Precision(diagonal, tuple(coupling for coupling in couplings if coupling[2]))
 
     def moments(self, state: "State") -> list[Moments]:
-        """What each block's prior may know of the coefficients and of its own gates."""
+        """Second moments of each block's coefficients, and the inclusion probabilities of its gates."""
         moments, begin = [], 0
         for block in self.blocks:
             inclusion = None
@@ -127,7 +127,7 @@ class Spec:
         )
 
     def start(self, opened: float = 1.0) -> "State":
-        """The paper's start, w = 1: a point at θ = 0, where every slack χ is 1, with E[σ⁻²] = 1 and open gates."""
+        """Initial state of the paper (w = 1): θ = 0, where every slack χ is 1, E[σ⁻²] = 1, and inclusion ``opened``."""
         scales = tuple(block.prior.start(len(block.columns), block.size) for block in self.blocks)
         gates = None
         if self.gate_map is not None:
@@ -136,7 +136,7 @@ class Spec:
         return State(PointDistribution(np.zeros(self.n_columns)), scales, gates, missing)
 
     def starts(self) -> "list[State]":
-        """The paper's start, and further ones that a prior asks for."""
+        """The initial state of the paper, and those of further starts that a prior defines."""
         return [self.start(opened) for opened in (1.0, *(x for block in self.blocks for x in block.prior.starts()))]
 
 
@@ -150,18 +150,18 @@ class State:
     gates: Gates | None = None
     missing: MissingDistributions | None = None
 
-    def moved(self, coefficients: CoefficientDistribution) -> "State":
-        """The same with another distribution of the coefficients."""
+    def with_coefficients(self, coefficients: CoefficientDistribution) -> "State":
+        """A copy with another distribution of the coefficients."""
         return State(coefficients, self.scales, self.gates, self.missing)
 
-    def scaled(self, scales: tuple[ScaleDistribution, ...]) -> "State":
-        """The same with other scales."""
+    def with_scales(self, scales: tuple[ScaleDistribution, ...]) -> "State":
+        """A copy with other scales."""
         return State(self.coefficients, scales, self.gates, self.missing)
 
     @property
     def gaussian(self) -> GaussianDistribution:
-        """The distribution of the coefficients, where it has a spread."""
-        assert not isinstance(self.coefficients, PointDistribution)  # a point is a start or a draw, and is never packed
+        """The distribution of the coefficients, which must not be a point."""
+        assert not isinstance(self.coefficients, PointDistribution)  # an initial state or a draw, which is never packed
         return cast(GaussianDistribution, self.coefficients)
 
     def _numbers(self) -> list[Sequence[float] | Array]:
@@ -174,23 +174,23 @@ class State:
 
     @cached_property
     def packed(self) -> Array:
-        """Unconstrained numbers that determine a variational state; any numbers are a valid state."""
+        """Unconstrained parameters of a variational state: every vector is a valid state."""
         numbers = self._numbers()
         vars(self)["ends"] = np.cumsum([len(part) for part in numbers])
         return np.concatenate(numbers)
 
     @cached_property
     def ends(self) -> NDArray[np.intp]:
-        """Where the numbers of the coefficients, each scale, the gates, and missing values end."""
+        """End positions of coefficients, scales, gates and missing values in ``packed``."""
         return np.cumsum([len(part) for part in self._numbers()])
 
     def unpack(self, numbers: Array) -> "State":
-        """Make the state of this shape that has these numbers."""
+        """The state of this shape with these parameters: inverse of ``packed``."""
         coefficients, *scales, gates, missing = np.split(numbers, self.ends[:-1])
         state = State(
             self.gaussian.unpack(coefficients),
             tuple(scale.unpack(part) for scale, part in zip(self.scales, scales, strict=True)),
-            None if self.gates is None else self.gates.at(gates),
+            None if self.gates is None else self.gates.with_log_odds(gates),
             None if self.missing is None else self.missing.unpack(missing),
         )
         vars(state).update(packed=numbers, ends=self.ends)

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from vbsvm.base import printing
 from vbsvm.base.arrays import Array
-from vbsvm.base.settings import require_count
+from vbsvm.base.settings import check_count
 from vbsvm.design.columns import INTERCEPT
-from vbsvm.design.values import listed
+from vbsvm.design.values import join_names
 from vbsvm.missing.imputation import CHANGED
 from vbsvm.plots import style
 from vbsvm.plots.resolve_fit import any_fit, largest, number_shown, one_fit, require_names
@@ -88,7 +88,7 @@ def sensitivity(
     if not len(table) or any(dtype.kind not in "iuf" for dtype in (table.index.dtype, *table.dtypes)):
         raise TypeError(
             "sensitivity: pass the result of sensitivity(…), a table of numbers with the shifts as its index; got "
-            f"another data frame, with the columns {listed(list(table.columns))}."
+            f"another data frame, with the columns {join_names(list(table.columns))}."
         )
     shift = table.index.to_numpy(dtype=float)
     nearest = int(np.abs(shift).argmin())
@@ -150,7 +150,7 @@ def densities(
     """
     if not hasattr(comparison, "pairs"):
         raise TypeError(f"densities: pass the result of compare(fit, sampled); got {type(comparison).__name__}.")
-    require_count("densities", n_columns=n_columns)
+    check_count("densities", n_columns=n_columns)
     pairs, left_out = _pairs(comparison, terms, top)
     n_columns = min(n_columns, len(pairs))
     n_rows = -(-len(pairs) // n_columns)

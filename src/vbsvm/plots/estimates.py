@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.settings import require_flag, require_level
+from vbsvm.base.settings import check_flag, check_level
 from vbsvm.design.columns import INTERCEPT
 from vbsvm.plots import style
 from vbsvm.plots.resolve_fit import number_shown, one_fit
@@ -62,8 +62,8 @@ def coefficients(
     covariance : str, default None
         Which spread, as in ``Fit.summary``.
     """
-    require_level("coefficients", level)
-    require_flag("coefficients", standardized=standardized, ordered=ordered)
+    check_level("coefficients", level)
+    check_flag("coefficients", standardized=standardized, ordered=ordered)
     one = one_fit("coefficients", fit, class_)._showing(covariance)
     table = one.summary(level).iloc[one.plan.recipe.first :]
     scale = one.plan.recipe.scale[: one.plan.n_shown]
@@ -117,7 +117,7 @@ def spline(
     covariance : str, default None
         Which spread, as in ``Fit.summary``.
     """
-    require_level("spline", level)
+    check_level("spline", level)
     one = one_fit("spline", fit)
     curves = {} if one.reader is None else {str(curve.term): curve for curve in one.reader.curves}
     if not curves:

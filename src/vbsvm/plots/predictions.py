@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.settings import require_count
+from vbsvm.base.settings import check_count
 from vbsvm.plots import style
 from vbsvm.plots.resolve_fit import Predicted, predicted
 
@@ -51,7 +51,7 @@ def calibration(
     n_bins : int, default 10
         Number of bins before they are joined.
     """
-    require_count("calibration", n_bins=n_bins)
+    check_count("calibration", n_bins=n_bins)
     return draw_calibration(predicted("calibration", fit, X, y, class_), ax, n_bins)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.settings import require_count
+from vbsvm.base.settings import check_count
 from vbsvm.design import frames
 from vbsvm.results.comparison.leave_one_out import LeftOutRows, left_out_rows
 from vbsvm.results.fit import Fit
@@ -34,7 +34,7 @@ def number_shown(what: str, top: int | None, of: int, most: int) -> int:
     """How many of them are shown: as many as are asked for, or as many as fit into a figure."""
     if top is None:
         return min(of, most)
-    require_count(what, top=top)
+    check_count(what, top=top)
     return min(of, int(top))
 
 

@@ -76,9 +76,9 @@ class _Rows:
         *others, tail = reader.plan.factors
         counts = row_weights("adapt", data, weights)
         kept = np.flatnonzero(counts > 0)
-        frame = reader.taken(data, kept)
+        frame = reader.select(data, kept)
         labels = [group_labels(frame[name].to_numpy(), name, frame.index) for name in tail.columns]
-        tail.levels.require_kinds(labels, tail.columns)
+        tail.levels.check_kinds(labels, tail.columns)
         levels, places = tail.levels.extended(labels)
         plan = replace(reader.plan, factors=(*others, replace(tail, levels=levels)))
         reader = replace(reader, plan=plan)
@@ -106,13 +106,15 @@ class _Rows:
     def built(self) -> tuple[ArrowRows, NDArray[np.intp]]:
         """Rows whose tail counts their own groups only, and where these stand among all."""
         plan, recipe = self.plan, self.plan.recipe
-        *others, tail = (Grouping.of(one, found) for one, found in zip(plan.factors, self.encoded.levels, strict=True))
+        *others, tail = (
+            Grouping.from_levels(one, found) for one, found in zip(plan.factors, self.encoded.levels, strict=True)
+        )
         here, index = np.unique(tail.index, return_inverse=True)
         tail = Grouping(index, len(here), tail.slopes)
         n_rows = len(self.signs)
         design = recipe.encode(self.encoded.table, recipe.work_space(n_rows))
         builder = RowBuilder(0, design, self.signs, self.weights, recipe, plan.n_carried, (*others, tail))
-        return builder.whole(), here
+        return builder.all_rows(), here
 
     def counted(self, facts: Facts) -> Facts:
         """What is known of the data, with these rows."""

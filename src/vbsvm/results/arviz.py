@@ -104,7 +104,7 @@ def observed_rows(rows: TrainingRows | None) -> ObservedRows | None:
         return None
     numbers, sorting = _in_order(rows)
     source, order = rows.source, rows.order[sorting]
-    return ObservedRows(numbers[sorting], (source.signs[order] > 0).astype(np.intp), source.weights[order])
+    return ObservedRows(numbers[sorting], (source.y[order] > 0).astype(np.intp), source.weights[order])
 
 
 def _in_order(rows: TrainingRows) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -127,7 +127,7 @@ def pointwise_log_likelihood(rows: TrainingRows | None, sample: Sample) -> Array
             f"up to {MOST_NUMBERS} are made. Ask for fewer draws."
         )
     draws = sample.coefficients.reshape(-1, n)
-    parts = source.total(lambda part: [np.stack([part.scores(theta, None) for theta in draws])])
+    parts = source.sum_parts(lambda part: [np.stack([part.scores(theta, None) for theta in draws])])
     seen, (_, sorting) = observed_rows(rows), _in_order(rows)
     assert seen is not None
     margins = np.concatenate(parts, axis=1)[:, sorting] * np.where(seen.labels > 0, 1.0, -1.0)

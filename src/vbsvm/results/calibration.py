@@ -109,7 +109,7 @@ class LeftOutScores:
             f = np.clip(np.where(np.isfinite(f), f, rows.score), -largest, largest)
             leverage = rows.leverage(counts)
         offset = 0.0 if counts is rows.s else _offset(rows, counts)
-        return LeftOutScores(rows.y, counts, f, rows.unknown, offset, rows.score, leverage)
+        return LeftOutScores(rows.y, counts, f, rows.missing_variance, offset, rows.score, leverage)
 
     def in_bins(self) -> "LeftOutScores":
         """Rows of one label with nearly the same score as one row."""

@@ -15,9 +15,9 @@ from vbsvm.base.printing import ignored
 from vbsvm.design.columns import Encoded, FactorPlan, Plan
 from vbsvm.design.formula import syntax
 from vbsvm.design.formula.expansion import DrawnColumns
-from vbsvm.design.formula.guard import FormulaError
 from vbsvm.design.formula.matrix import Matrix
 from vbsvm.design.formula.reader import Reader
+from vbsvm.design.formula.sandbox import FormulaError
 from vbsvm.design.formula.syntax import FormulaParts
 from vbsvm.design.formula.terms import names_in
 from vbsvm.design.levels import UNSEEN, group_labels

@@ -31,16 +31,16 @@ class Facts:
     @staticmethod
     def of(source: AnyRows, n_dropped: int = 0) -> "Facts":
         """Count the rows of positive weight, wherever they lie."""
-        return replace(source.of_memories(Facts._of_memory), n_dropped=n_dropped)
+        return replace(source.sum_over_memories(Facts._of_memory), n_dropped=n_dropped)
 
     @staticmethod
     def _of_memory(source: InMemory) -> "Facts":
         """Count the rows of a table; candidates count as the one row that they represent."""
-        return reduce(add, (Facts._of_run(source, where) for where in source.row_runs()))
+        return reduce(add, (Facts._of_run(source, where) for where in source.observation_runs()))
 
     @staticmethod
     def _of_run(source: InMemory, where: Any) -> "Facts":
-        weights, signs = source.weights[where], source.signs[where]
+        weights, signs = source.weights[where], source.y[where]
         counted = slice(None) if weights.all() else weights > 0
         weights, positive = weights[counted], signs[counted] > 0
         sizes = [

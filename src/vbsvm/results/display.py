@@ -218,16 +218,16 @@ def _of_chains(history: ChainHistory) -> Iterator[tuple[bool, str]]:
         mixing = diagnostics.columns(history.traces.coefficient_mixing)
         yield (
             True,
-            f"The chains agree: the largest R̂ is {np.nanmax(mixing['rhat']):.3f} (up to {diagnostics.LARGEST_RHAT} "
+            f"The chains agree: the largest R̂ is {np.nanmax(mixing['rhat']):.3f} (up to {diagnostics.MAX_RHAT} "
             f"is good), and every coefficient has at least {np.nanmin(mixing['ess_bulk']):.0f} effective draws "
-            f"({diagnostics.SMALLEST_ESS} are needed).",
+            f"({diagnostics.MIN_ESS} are needed).",
         )
     else:
         yield (
             False,
             f"The chains have not mixed well enough: {worst.rhat_of} has R̂ {printing.told(worst.rhat, 4)} (up to "
-            f"{diagnostics.LARGEST_RHAT} is good), and {worst.ess_of} has {printing.told(round(worst.ess))} "
-            f"effective draws ({diagnostics.SMALLEST_ESS} are needed). Draw more.",
+            f"{diagnostics.MAX_RHAT} is good), and {worst.ess_of} has {printing.told(round(worst.ess))} "
+            f"effective draws ({diagnostics.MIN_ESS} are needed). Draw more.",
         )
 
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
-from vbsvm.base.settings import require_level
+from vbsvm.base.settings import check_level
 from vbsvm.design.columns import Plan
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.loop import OptimizeResult, Status
@@ -261,7 +261,7 @@ class Fit(AverageEffects):
         After Gibbs sampling the table has R̂ and effective draws, with gates also those of each column's gate: NaN if a
         gate is the same in all draws, and an infinite R̂ if chains disagree and none of them ever moves.
         """
-        require_level("summary", level)
+        check_level("summary", level)
         return tables.coefficients(self, level, covariance)
 
     def tidy(self, level: float = 0.95, covariance: str | None = None, exponentiate: bool = False) -> Any:
@@ -422,7 +422,7 @@ class Fit(AverageEffects):
         random effects have the word "too narrow" in ``note``, and a ``ReliabilityWarning`` is given. After Gibbs
         sampling the table has R̂ and effective draws.
         """
-        require_level("variance_components", level)
+        check_level("variance_components", level)
         table = tables.components(self, level)
         variance_components.warn_of_narrow(table)
         return table

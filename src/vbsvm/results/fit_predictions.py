@@ -136,7 +136,7 @@ class PartAnswer:
     def of(self, model: Any, data: Any) -> Any:
         """The answers for all partitions, which are not computed yet."""
         example = self.example if collections.is_array(data) else self.framed(self.example, data._meta.index)
-        return collections.mapped(self, model, data, example)
+        return collections.map_partitions_lazily(self, model, data, example)
 
 
 def known_outcome(fit: "Fit", data: Any) -> NDArray[Any]:
@@ -185,15 +185,17 @@ def log_chances(
 ) -> Array:
     """Log probability of each candidate, whose label need not be known; of drawn parameters on request."""
     assert fit.reader is not None
-    given = held_levels(fit)
+    given = fixed_levels(fit)
     if given is not None:
         levels = given.without_labels if rng is None else given.draw(rng, labelled=signs is not None)
-        return given.of_table(levels, candidates, fit.plan.recipe, table, signs)
+        return given.log_prob_of_table(levels, candidates, fit.plan.recipe, table, signs)
     learned = getattr(fit.posterior.state.missing, "levels", None)
-    distributions = learned or LevelDistributions.of(tuple(1.0 + one for one in fit.reader.categories.counts))
+    distributions = learned or LevelDistributions.from_concentrations(
+        tuple(1.0 + one for one in fit.reader.categories.counts)
+    )
     if rng is not None:
-        return candidates.log_chances(distributions.draw(rng).logs)
-    return candidates.log_chances(tuple(np.log(one / one.sum()) for one in distributions.concentrations))
+        return candidates.log_prob(distributions.draw(rng).logs)
+    return candidates.log_prob(tuple(np.log(one / one.sum()) for one in distributions.concentrations))
 
 
 def log_label_chances(fit: "Fit", encoded: Encoded, signs: Array) -> Array:
@@ -202,7 +204,7 @@ def log_label_chances(fit: "Fit", encoded: Encoded, signs: Array) -> Array:
     return log_expit(signs * prediction.log_odds([scores], [fit._link])[:, 0])
 
 
-def held_levels(fit: "Fit") -> FixedLevels | None:
+def fixed_levels(fit: "Fit") -> FixedLevels | None:
     """What missing categories depend on, where some were missing in fit."""
     missing = fit.spec.missing
     levels = missing.levels if isinstance(missing, MissingModel) else None

@@ -129,7 +129,7 @@ class Trace:
     def mixing(self) -> Mixing:
         """R̂ and effective draws; a scale is judged by its logarithm."""
         with np.errstate(divide="ignore"):
-            return Mixing.of(np.log(self.draws) if self.scale else self.draws)
+            return Mixing.from_draws(np.log(self.draws) if self.scale else self.draws)
 
 
 @final
@@ -241,7 +241,7 @@ class Traces:
             return Worst(np.nan, names[0], float(self.n_draws), names[0])
         found = diagnostics.columns((*self.coefficient_mixing, *self.gate_mixing, *self.component_mixing))
         rhat, ess = found["rhat"], found["ess_bulk"]
-        if not ((rhat > diagnostics.LARGEST_RHAT) | (ess < diagnostics.SMALLEST_ESS)).any():
+        if not ((rhat > diagnostics.MAX_RHAT) | (ess < diagnostics.MIN_ESS)).any():
             return None
         first, last = int(np.nanargmax(rhat)), int(np.nanargmin(ess))
         return Worst(float(rhat[first]), names[first], float(ess[last]), names[last])

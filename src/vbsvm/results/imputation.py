@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.settings import read_seed, require_whole
+from vbsvm.base.settings import check_whole, read_seed
 from vbsvm.design import frames
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.missing.imputation import Population, ProperDraw, impute, with_index
 from vbsvm.missing.model import input_model
 from vbsvm.missing.rows import design_rows
-from vbsvm.results.fit_predictions import OF_ESTIMATOR, held_levels, log_chances, log_label_chances, read
+from vbsvm.results.fit_predictions import OF_ESTIMATOR, fixed_levels, log_chances, log_label_chances, read
 from vbsvm.results.tables import like
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def completed_tables(fit: "Fit", data: Any, n: int, y: Any, random_state: Any) -
     for draw in draws:
         proposed = None
         if encoded.candidates is not None and encoded.candidates.draws is not None:
-            rows = reader.taken(data)
+            rows = reader.select(data)
             proposed = reader.proposed_draws(rows, rng)
             encoded = reader.encode(rows, proposed)
         table, completed, candidates = encoded.table, frame, encoded.candidates
@@ -59,7 +59,7 @@ def completed_tables(fit: "Fit", data: Any, n: int, y: Any, random_state: Any) -
             chances = log_chances(fit, candidates, table, signs, rng)
             if proposed is not None and signs is not None:
                 chances = chances + log_label_chances(fit, encoded, signs)
-            which = candidates.one_each(chances, rng)
+            which = candidates.sample_one(chances, rng)
             completed = _with_levels(frame, reader.categories, candidates.levels[which])
             if proposed is not None and reader.drawn is not None:
                 completed = _with_drawn(completed, reader.drawn.names, candidates.take(which), proposed)
@@ -81,7 +81,7 @@ def _proper_draws(
     fit: "Fit", n: int, labels: Array | None, random_state: Any
 ) -> tuple[list[ProperDraw], Array | None, np.random.Generator]:
     """Draws of the inputs' distribution, the labels where it knows them, and what values are drawn with."""
-    require_whole("impute", 1, MOST_TABLES, n=n)
+    check_whole("impute", 1, MOST_TABLES, n=n)
     seed = read_seed(random_state)
     population(fit)  # refuses too many columns
     if fit._rows is None:
@@ -89,7 +89,7 @@ def _proper_draws(
             "impute: draws are learned from the training data, which this fit no longer holds. Fit again, or ask "
             "for them before the model is saved."
         )
-    model, levels = input_model(fit.spec.missing), held_levels(fit)
+    model, levels = input_model(fit.spec.missing), fixed_levels(fit)
     known = labels is not None and model is not None and model.n_beside == labels.shape[1]
     if labels is not None and not known and (levels is None or not levels.labelled):
         raise ValueError(
@@ -207,7 +207,7 @@ def _expected_drawn(reader: "Reader", data: Any) -> "tuple[pd.DataFrame, pd.Data
     import pandas as pd
 
     assert reader.drawn is not None
-    frame, names = reader.taken(data), list(reader.drawn.names)
+    frame, names = reader.select(data), list(reader.drawn.names)
     missing = reader.drawn.missing(frame)
     lost = missing.any(axis=1)
     means = frame[names].astype(np.float64).to_numpy(na_value=np.nan).copy()

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from vbsvm.base.arrays import Array, Which
+from vbsvm.base.arrays import Array, RowSelection
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.design.candidates import Candidates
 from vbsvm.inference.covariance.kinds import CovarianceEstimate, Covariances, curvature_stats
@@ -84,13 +84,13 @@ def _newton_step(spec: Spec, state: State, source: Source) -> Array:
     return mean + stats.curvature.conditional(gradient, precision).mean
 
 
-def completed(source: Memory, draw: ProperDraw | None, which: Which, rng: np.random.Generator) -> Memory:
+def completed(source: Memory, draw: ProperDraw | None, which: RowSelection, rng: np.random.Generator) -> Memory:
     """These of the rows, as ``chosen_rows`` gives them, with drawn values for missing inputs."""
     chosen = source if source.candidates is None else _taken(source, which)
     return chosen if chosen.missing_inputs is None or draw is None else _with_inputs(chosen, draw, rng)
 
 
-def chosen_rows(source: Memory, number: int, rng: np.random.Generator) -> Which:
+def chosen_rows(source: Memory, number: int, rng: np.random.Generator) -> RowSelection:
     """One of the candidates of each row: of those with the number of the table, drawn by drawn shares.
 
     All rows where these are no candidates.
@@ -98,19 +98,19 @@ def chosen_rows(source: Memory, number: int, rng: np.random.Generator) -> Which:
     candidates = source.candidates
     if candidates is None:
         return slice(None)
-    held = source.held_levels
+    held = source.fixed_levels
     assert held is not None
     levels = held.draw(rng, labelled=True)
-    chances = held.of_table(levels, candidates, source.recipe, source.X, source.signs)
-    return candidates.one_each(np.where(candidates.of_draw(number, rng), chances, -np.inf), rng)
+    chances = held.log_prob_of_table(levels, candidates, source.recipe, source.X, source.y)
+    return candidates.sample_one(np.where(candidates.in_completed_table(number, rng), chances, -np.inf), rng)
 
 
-def _taken(source: Memory, which: Which) -> Memory:
+def _taken(source: Memory, which: RowSelection) -> Memory:
     inputs = source.missing_inputs
     return replace(
         source,
         X=source.X[which],
-        signs=source.signs[which],
+        y=source.y[which],
         weights=source.weights[which],
         groupings=tuple(grouping.take(which) for grouping in source.groupings),
         missing_inputs=None if inputs is None else inputs.take(which),
@@ -126,7 +126,7 @@ def _with_inputs(source: Memory, draw: ProperDraw, rng: np.random.Generator) -> 
     rows = np.flatnonzero(np.isnan(source.X[:, variables]).any(axis=1) & (source.weights > 0))
     design = design_rows(recipe, source.X[rows])
     missing = np.isnan(source.X[np.ix_(rows, variables)])
-    values = draw.fill(design, known.beside[rows], rng)[:, len(inputs.given) :] + missing * known.shift
+    values = draw.fill(design, known.auxiliary[rows], rng)[:, len(inputs.given) :] + missing * known.shift
     raw = recipe.centre[variables] + recipe.spread[variables] * values
     X = source.X.astype(np.float64)
     X[np.ix_(rows, variables)] = np.where(missing, raw, X[np.ix_(rows, variables)])

@@ -52,7 +52,7 @@ class MeanField:
 
     def with_covariance(self, distribution: CoefficientDistribution, own: Notes) -> "MeanField":
         """The same with another distribution of the coefficients, around the same mean."""
-        state = self.outcome.state.moved(distribution)
+        state = self.outcome.state.with_coefficients(distribution)
         if isinstance(distribution, DrawnGaussian):
             own = notes.estimated(own, len(distribution.draws))
         return replace(self, outcome=replace(self.outcome, state=state), own_notes=own)
@@ -81,7 +81,7 @@ class MeanField:
     def inclusion(self) -> Array:
         """E γ."""
         gates = self.state.gates
-        return np.ones(self.plan.n_fixed) if gates is None else gates.open[: self.plan.n_fixed]
+        return np.ones(self.plan.n_fixed) if gates is None else gates.by_coefficient[: self.plan.n_fixed]
 
     @cached_property
     def _mean(self) -> Array:
@@ -107,7 +107,7 @@ class MeanField:
         distribution, gates = self.state.gaussian, self.state.gates
         if gates is None:
             return distribution.covariances(self.plan.n_fixed)
-        return gates.applied_to(distribution.outer(self.plan.n_fixed)) - np.outer(self.mean, self.mean)
+        return gates.weigh(distribution.outer(self.plan.n_fixed)) - np.outer(self.mean, self.mean)
 
     @property
     def signs(self) -> Array:
@@ -126,7 +126,7 @@ class MeanField:
     def combination(self, t: Array, chances: list[float]) -> tuple[float, list[float], float]:
         """Normal, with the variance of the effective coefficients."""
         rows = DenseRows(0, DenseMatrix(t[None]), np.ones(1), np.ones(1))
-        _, variance = self.state.gaussian.fixed(self.plan.n_fixed).message(self.state.gates).row_moments(rows)
+        _, variance = self.state.gaussian.marginal(self.plan.n_fixed).effective(self.state.gates).row_moments(rows)
         mean, sd = float(t @ self.mean), float(np.sqrt(np.asarray(variance)[0]))
         return sd, [mean + float(ndtri(chance)) * sd for chance in chances], float(ndtr(mean / sd)) if sd > 0 else 0.5
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.design.formula.missing_inputs import columns_in
-from vbsvm.design.values import listed, meant
+from vbsvm.design.values import did_you_mean, join_names
 from vbsvm.sources.files import PARQUET, Files
 from vbsvm.sources.files import TEXT as ENDINGS
 from vbsvm.sources.files_parquet import ParquetWriter
@@ -83,7 +83,8 @@ def write(
     for name in (*columns, *keep):
         if name not in table.names:
             raise ValueError(
-                f"The files have no column {name!r}; they have {listed(table.names)}.{meant(name, table.names)}"
+                f"The files have no column {name!r}; they have {join_names(table.names)}."
+                f"{did_you_mean(name, table.names)}"
             )
     if isinstance(to, str | os.PathLike) and Path(to).resolve() in [one.path.resolve() for one in table.files]:
         raise ValueError(f"{os.fspath(to)} is one of the files that are read: write the predictions to another.")

@@ -15,15 +15,15 @@ from scipy.sparse import csr_array, issparse
 from scipy.special import expit, log_expit, log_softmax, ndtr, softmax
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.distributions import MIDDLES
+from vbsvm.base.distributions import MIDPOINTS
 from vbsvm.base.row_sums import block_rows, single_threaded_blas
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.levels import UNSEEN
 from vbsvm.missing.imputation import Population
 from vbsvm.missing.rows import IncompleteRows
-from vbsvm.missing.updates import conditional_means, left_over
+from vbsvm.missing.updates import conditional_means, imputation_variance
 from vbsvm.model.coefficients import PointDistribution
-from vbsvm.model.interfaces import Message
+from vbsvm.model.interfaces import EffectiveCoefficients
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.likelihoods import hinge
 from vbsvm.model.matrices import SparseMatrix
@@ -61,26 +61,26 @@ class Scores:
 def mean_scores(fit: "Fit", encoded: Encoded) -> Scores:
     """Moments of each row's score with the coefficients at their means."""
     state = fit.posterior.state
-    return _scores(fit, PointDistribution(state.coefficients.mean).message(state.gates), state, encoded)
+    return _scores(fit, PointDistribution(state.coefficients.mean).effective(state.gates), state, encoded)
 
 
 def score_moments(fit: "Fit", encoded: Encoded, state: State) -> Scores:
     """Mean and variance of each row's score; a group that was not seen in fit adds the variance zᵀΣz of its effects."""
-    return _scores(fit, state.coefficients.message(state.gates), state, encoded)
+    return _scores(fit, state.coefficients.effective(state.gates), state, encoded)
 
 
-def _scores(fit: "Fit", message: Message, state: State, encoded: Encoded) -> Scores:
+def _scores(fit: "Fit", coefficients: EffectiveCoefficients, state: State, encoded: Encoded) -> Scores:
     of_new = [prior_covariances(fit.plan, fit.spec, state, k) for k in range(len(fit.plan.factors))]
     found = Scores(*(np.zeros(encoded.table.shape[0]) for _ in range(3)))
     if any((levels == UNSEEN).any() for levels in encoded.levels):
-        found = replace(found, departures=np.zeros((len(found.mean), len(MIDDLES))))
+        found = replace(found, departures=np.zeros((len(found.mean), len(MIDPOINTS))))
     for block in _blocks_of(fit, encoded):
         at, design = block.where, block.design
         rows, incomplete = _completed(fit, block)
         if incomplete is not None:
-            found.from_unknown[at] = left_over(incomplete, rows, message, _population(fit).distribution)
+            found.from_unknown[at] = imputation_variance(incomplete, rows, coefficients, _population(fit).distribution)
             design = incomplete.design
-        found.mean[at], variance = message.row_moments(rows)
+        found.mean[at], variance = coefficients.row_moments(rows)
         found.variance[at] = _overflown(variance)
         for covariances, grouping in zip(of_new, block.groupings, strict=True):
             if grouping.has_unseen and found.departures is not None:
@@ -105,7 +105,7 @@ def cross(fit: "Fit", encoded: Encoded, of_rows: Array) -> Array:
     """
     found = np.zeros((fit.plan.n_fixed, of_rows.shape[1]))
     for block in _blocks_of(fit, encoded):
-        found += _completed(fit, block)[0].written.T @ of_rows[block.where]
+        found += _completed(fit, block)[0].as_array.T @ of_rows[block.where]
     return found
 
 
@@ -113,7 +113,7 @@ def scores_at(fit: "Fit", encoded: Encoded, theta: Array) -> Array:
     """Cθ of each row, for coefficients of columns in the rows of ``theta``: rows × their number."""
     found = np.empty((encoded.table.shape[0], len(theta)))
     for block in _blocks_of(fit, encoded):
-        found[block.where] = _completed(fit, block)[0].written @ theta.T
+        found[block.where] = _completed(fit, block)[0].as_array @ theta.T
     return found
 
 
@@ -259,12 +259,12 @@ def prior_covariances(plan: Plan, spec: Spec, state: State, k: int) -> Array:
     Quantiles of the terms' variances are paired as in a lattice, so that they go up and down independently.
     """
     begin, q = plan.first_effects()[k], len(plan.factors[k].slopes)
-    found, n = np.zeros((len(MIDDLES), q, q)), len(MIDDLES)
+    found, n = np.zeros((len(MIDPOINTS), q, q)), len(MIDPOINTS)
     for j, (block, scale) in enumerate(zip(spec.blocks, state.scales, strict=True)):
         places = [columns.start - begin for columns in block.columns if 0 <= columns.start - begin < q]
         if places:
             order = np.arange(n) * LATTICE[j % len(LATTICE)] % n
-            values = scale.values_at(MIDDLES[order])
+            values = scale.values_at(MIDPOINTS[order])
             found[:, np.array(places)[:, None], places] = (
                 values if values.shape[1] > 1 else values * np.eye(len(places))
             )
@@ -290,7 +290,9 @@ def _blocks(fit: "Fit", encoded: Encoded) -> Iterator[_Block]:
     plan = fit.plan
     n_rows, size = len(encoded.table), block_rows(plan.recipe.n_columns)
     work_space = plan.recipe.work_space(min(size, n_rows))
-    groupings = [Grouping.of(factor, levels) for factor, levels in zip(plan.factors, encoded.levels, strict=True)]
+    groupings = [
+        Grouping.from_levels(factor, levels) for factor, levels in zip(plan.factors, encoded.levels, strict=True)
+    ]
     missing_inputs = None
     with np.errstate(over="ignore", invalid="ignore"), single_threaded_blas():  # the caller looks at the scores
         for index, begin in enumerate(range(0, n_rows, size)):
@@ -313,7 +315,7 @@ def _blocks(fit: "Fit", encoded: Encoded) -> Iterator[_Block]:
             ):
                 missing_inputs = _missing_inputs(encoded, population)
             if missing_inputs is None or not np.isnan(builder.design.sum()):
-                yield _Block(where, builder.whole(), builder.design, builder.groupings)
+                yield _Block(where, builder.all_rows(), builder.design, builder.groupings)
                 continue
             builder = replace(builder, missing_inputs=missing_inputs.take(here))
             for which, rows in builder.parts(builder.patterns()):

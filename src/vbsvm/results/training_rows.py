@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.cached import learned_property, new_lock
+from vbsvm.base.cached import locked_cached_property, new_lock
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.inference.covariance.kinds import CovarianceEstimate, Covariances, Reliability, reliability, robust_of_draws
 from vbsvm.inference.covariance.sandwich import Units
@@ -97,19 +97,19 @@ class TrainingRows:
             )
         return self.source
 
-    @learned_property
+    @locked_cached_property
     def population(self) -> Population | None:
         """Mean and covariance of all inputs, where there are not too many."""
         assert self._unchanged is not None
         return self.learn_population()
 
-    @learned_property
+    @locked_cached_property
     def bounded(self) -> OptimizeResult:
         """The outcome with its bounds, which are climbed now where the fit had no need of them."""
         assert isinstance(self.outcome, OptimizeResult)
         return self.outcome.bounded(self._unchanged) if self.outcome.waits else self.outcome
 
-    @learned_property
+    @locked_cached_property
     def calibration(self) -> Link:
         """How scores become probabilities."""
         with single_threaded_blas():
@@ -120,7 +120,9 @@ class TrainingRows:
         """What class weights add to the log odds."""
         if self._unweighted is None:
             return 0.0
-        loss, counted = (one.total(_by_class, light=True) for one in (self._unchanged, self._unweighted.counted))
+        loss, counted = (
+            one.sum_parts(_by_class, memory_bound=True) for one in (self._unchanged, self._unweighted.counted)
+        )
         negative, positive = np.log(loss) - np.log(counted)
         return float(negative - positive)
 
@@ -129,7 +131,7 @@ class TrainingRows:
         rows, given = self.influence()
         counts = rows.s if given is None else given
         if self.spec.likelihood.normalised:  # probabilities are averaged over the coefficients, too
-            rows = replace(rows, unknown=rows.unknown + rows.left_out_response(counts))
+            rows = replace(rows, missing_variance=rows.missing_variance + rows.left_out_response(counts))
         return LeftOutScores.of(rows, counts)
 
     def influence(self) -> tuple[RowInfluence, Array | None]:
@@ -137,7 +139,7 @@ class TrainingRows:
         rows = row_influence(self.spec, self.outcome, self._unchanged, self.every)
         if self._unweighted is None:
             return rows, None
-        return rows, np.concatenate(self._unweighted.counted.total(partial(_weights, self.every)))
+        return rows, np.concatenate(self._unweighted.counted.sum_parts(partial(_weights, self.every)))
 
     @property
     def can_refit(self) -> bool:
@@ -168,7 +170,7 @@ class TrainingRows:
         """Scores of rows that this fit has not seen, in the order of a pass."""
         assert isinstance(self.outcome, OptimizeResult)
         found = unseen_rows(self.spec, self.outcome, rows)
-        return Scores(found.score, found.response + found.unknown, found.unknown)
+        return Scores(found.score, found.response + found.missing_variance, found.missing_variance)
 
     def counted(self) -> tuple[NDArray[np.intp], Array]:
         """Rows of the user's data that count, and how often; class weights have no say in it."""
@@ -186,10 +188,10 @@ class TrainingRows:
         if isinstance(self.source, Distributed):
             most = MOST_LEFT_OUT
         elif self.source.pages is not None:
-            most = min(MOST_LEFT_OUT, self.source.pages.most_kept // 8)
+            most = min(MOST_LEFT_OUT, self.source.pages.max_cached // 8)
         return max(1, math.ceil(self.source.n_rows / most))
 
-    @learned_property
+    @locked_cached_property
     def order(self) -> NDArray[np.intp]:
         """Where in the source each row of a pass stands; the first of its candidates where there are some."""
         assert not isinstance(self.source, Distributed)
@@ -205,7 +207,7 @@ class TrainingRows:
             return proper_draws(self.spec, missing, source, n, seed)
         moments, rng = source.second_moments(), np.random.default_rng(seed)
         columns = source.recipe.first + np.arange(len(moments) - 1)
-        return [ProperDraw.of_moments(moments, columns, PAPER_PSI, rng) for _ in range(n)]
+        return [ProperDraw.from_moments(moments, columns, PAPER_PSI, rng) for _ in range(n)]
 
     def covariance(self, kind: str) -> CovarianceEstimate:
         """The robust estimate, or the posterior's by linear response; cached by kind."""
@@ -254,14 +256,14 @@ class TrainingRows:
         with self.lock:
             return tuple(self._estimates.values())
 
-    @learned_property
+    @locked_cached_property
     def _covariances(self) -> Covariances:
         assert isinstance(self.outcome, OptimizeResult)
         spec = replace(self.spec, likelihood=self.outcome.likelihood)
         rest = {"squared": self._squared, "units": self.units, "integrated": self.outcome.integrated}
         return Covariances(spec, self.outcome.state, self._unchanged, self.n, **rest)
 
-    @learned_property
+    @locked_cached_property
     def units(self) -> Units | None:
         """The independent units of a model with groups: those of the outermost factor that the tail's groups lie in."""
         if not self.source.groupings:
@@ -270,7 +272,7 @@ class TrainingRows:
         sizes = Facts.of(self.source).group_sizes
         if not others:
             return Units(np.arange(tail.n_groups), np.zeros(self.n, dtype=bool), 0, False, sizes[0])
-        shared = self.source.of_memories(SharedRows.of)
+        shared = self.source.sum_over_memories(SharedRows.of)
         outer = [k for k in range(len(others)) if shared.lies_in(len(others), k)]
         chosen = min(outer, key=lambda k: others[k].n_groups, default=len(others))
         inside = [shared.lies_in(k, chosen) for k in range(len(others))]
@@ -279,7 +281,7 @@ class TrainingRows:
         )
         return Units(shared.outer_of(len(others), chosen), own, chosen, not all(inside), sizes[chosen])
 
-    @learned_property
+    @locked_cached_property
     def _unweighted(self) -> Unweighted | None:
         return self.unweighted()
 
@@ -305,7 +307,7 @@ class TrainingRows:
 def pass_order(source: InMemory) -> NDArray[np.intp]:
     """Where in the source each row of a pass stands; the first of its candidates where there are some."""
     numbered = np.where(source.weights > 0, np.arange(1.0, len(source.weights) + 1), 0.0)
-    found = np.concatenate(replace(source, weights=numbered).total(partial(_weights, 1))).astype(np.intp) - 1
+    found = np.concatenate(replace(source, weights=numbered).sum_parts(partial(_weights, 1))).astype(np.intp) - 1
     if source.candidates is None:
         return found
     rows = source.candidates.row[found]
@@ -321,7 +323,7 @@ def links(rows: Sequence[TrainingRows]) -> list[Link]:
 
 def _by_class(part: Part) -> Array:
     """Total weight of the negative and of the positive rows."""
-    s, positive = part.rows.weights, part.rows.signs > 0
+    s, positive = part.rows.weights, part.rows.y > 0
     return np.array([s[~positive].sum(), s[positive].sum()])
 
 
@@ -334,11 +336,11 @@ def _fingerprint(source: InMemory, spec: Spec) -> Array:
     theta = np.sin(1.0 + np.arange(spec.n_columns))
 
     def of_part(part: Part) -> Array:
-        s, y, scores = part.rows.weights, part.rows.signs, part.scores(theta, None)
+        s, y, scores = part.rows.weights, part.rows.y, part.scores(theta, None)
         return np.array([s.sum(), s @ y, s @ scores, (s * y) @ scores, s @ np.square(scores)])
 
     with np.errstate(all="ignore"):
-        return source.total(of_part, light=True)
+        return source.sum_parts(of_part, memory_bound=True)
 
 
 @final

@@ -1,4 +1,4 @@
-"""What every source of rows has in common: its rows lie in numbered blocks, whose sums are added in their order."""
+"""Base of all sources of rows: rows in numbered blocks, whose sums are added in the order of the blocks."""
 
 import mmap
 import shutil
@@ -15,90 +15,90 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.progress import SharedLine
-from vbsvm.base.row_sums import fold_blocks, single_threaded_blas
+from vbsvm.base.row_sums import single_threaded_blas, sum_over_blocks
 from vbsvm.missing.categories import LevelCounts
 from vbsvm.missing.distributions import InputDistribution, InputSums
 from vbsvm.missing.model import MissingSums
-from vbsvm.model.row_pass import RowPass, Stats, added
+from vbsvm.model.row_pass import RowPass, Stats, add_optional
 
 B = TypeVar("B")
-# Numbers of a row that a climb keeps where looks at the rows are cheap.
-KEPT_OF_ROW = 12
-# Rows that are counted at a time; and about how many bytes of a row stand beside its inputs: label, weight, groups.
+# Numbers per row that the optimiser caches if rows are resident.
+CACHED_PER_ROW = 12
+# Rows per slice; and approximate bytes per row in addition to its predictors: label, weight, groups.
 RUN = 2**17
-BESIDE = 64
+EXTRA_ROW_BYTES = 64
 
 
 @final
 class Pages:
-    """The maps of some arrays, and how many bytes of them may stay in memory; the system reads them again when asked.
+    """Memory maps of some arrays, released before they exceed a quarter of the memory limit.
 
     ``limit`` is what rows may take in all: pages a quarter of it, and what a climb keeps of each row one half. Unless
-    it is ``kept``, the ``folder`` that they lie in is removed with them, once a fit has been finished.
+    it is ``permanent``, the ``folder`` that they lie in is removed with them, once a fit has been finished.
     """
 
     def __init__(
-        self, arrays: Sequence[NDArray[Any]], limit: int, folder: Path | None = None, *, kept: bool = True
+        self, arrays: Sequence[NDArray[Any]], limit: int, folder: Path | None = None, *, permanent: bool = True
     ) -> None:
-        self._maps = [found for array in arrays if (found := _map_of(array)) is not None]
-        self.limit, self.folder, self._kept, self._seen = limit, folder, kept, 0
-        self.line: SharedLine | None = None  # on which climbs say how far they are
+        self._maps = [mapped for array in arrays if (mapped := _map_of(array)) is not None]
+        self.limit, self.folder, self._permanent, self._n_bytes_read = limit, folder, permanent, 0
+        self.line: SharedLine | None = None  # progress of the optimisation
 
     def finish(self) -> None:
-        """Take note that a fit has reached its end: nothing will be resumed."""
-        if not self._kept and self.folder is not None:
+        """Mark the fit as finished: no checkpoint will be resumed, and a temporary folder may go."""
+        if not self._permanent and self.folder is not None:
             weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
-            self._kept = True
+            self._permanent = True
 
-    def may_keep(self, n_rows: int) -> bool:
-        """Whether a climb may keep some numbers of each row."""
-        return n_rows * KEPT_OF_ROW <= self.most_kept
+    def can_cache(self, n_rows: int) -> bool:
+        """Whether the optimiser may cache a few numbers per row."""
+        return n_rows * CACHED_PER_ROW <= self.max_cached
 
     @property
-    def most_kept(self) -> int:
-        """How many numbers climbs may keep."""
+    def max_cached(self) -> int:
+        """How many numbers the optimiser may cache in all."""
         return self.limit // 16
 
-    def seen(self, n_bytes: int) -> None:
-        """Take note that so many bytes were read, or will be next; let go of all pages where it has become too much.
+    def count_bytes(self, n_bytes: int) -> None:
+        """Count bytes that were or will be read; release all pages above a quarter of the limit.
 
         Another thread that still reads some of them finds them in the system's own memory, or on disk.
         """
-        self._seen += n_bytes
-        if self._seen > self.limit // 4:
-            self._seen = n_bytes
+        self._n_bytes_read += n_bytes
+        if self._n_bytes_read > self.limit // 4:
+            self._n_bytes_read = n_bytes
             self.release()
 
     def release(self) -> None:
-        """Let go of all pages."""
-        for one in self._maps:
-            if hasattr(one, "madvise"):  # not on Windows, which trims a process by itself
-                one.madvise(mmap.MADV_DONTNEED)
+        """Release all pages."""
+        for mapped in self._maps:
+            if hasattr(mapped, "madvise"):  # not on Windows, which trims a process by itself
+                mapped.madvise(mmap.MADV_DONTNEED)
 
-    def watched(self, block_of: Callable[[int], B], n_bytes: int) -> Callable[[int], B]:
-        """The same function, whose blocks of so many bytes are counted."""
+    def counting_reads(self, block_of: Callable[[int], B], n_bytes: int) -> Callable[[int], B]:
+        """Wrap ``block_of`` so that it counts n bytes per block."""
 
         def counted(index: int) -> B:
-            self.seen(n_bytes)
+            self.count_bytes(n_bytes)
             return block_of(index)
 
         return counted
 
     def __reduce__(self) -> tuple[type["Pages"], tuple[list[Any], int]]:
-        """Another process has maps of its own, which it shares with all others."""
+        """Pickle without the maps: every process opens its own."""
         return Pages, ([], self.limit)
 
 
-def runs(n_rows: int, pages: Pages | None, row_bytes: int = BESIDE) -> Iterator[slice]:
-    """Runs of rows, one after another, for what is counted row by row; their pages are let go."""
+def runs(n_rows: int, pages: Pages | None, row_bytes: int = EXTRA_ROW_BYTES) -> Iterator[slice]:
+    """Yield consecutive slices of the rows, and count their pages as read."""
     for begin in range(0, n_rows, RUN):
         if pages is not None:
-            pages.seen(RUN * row_bytes)
+            pages.count_bytes(RUN * row_bytes)
         yield slice(begin, min(begin + RUN, n_rows))
 
 
 def _map_of(array: Any) -> mmap.mmap | None:
-    """The map that an array lies in, if it lies in one."""
+    """The memory map behind an array, or None."""
     while array is not None:
         if isinstance(array, np.memmap):
             return getattr(array, "_mmap", None)
@@ -110,38 +110,38 @@ class Block(Protocol):
     """A block of encoded rows."""
 
     def sum(self, kernel: Callable[[Any], Any]) -> Any:
-        """Sum the kernel over the parts of the block: complete rows, and rows with missing values."""
+        """Sum kernel(part) over the block's complete and incomplete rows."""
         ...
 
-    def known_sums(self) -> InputSums:
-        """Sums of the inputs that no pass changes, where some may be missing."""
+    def constant_sums(self) -> InputSums:
+        """Sums of the predictors that are constant during a fit, if some may be missing."""
         ...
 
     def input_sums(self, distribution: InputDistribution) -> InputSums:
-        """Sums over the rows that miss inputs, with these as the distribution expects them."""
+        """Sums over the incomplete rows, with missing values at this distribution."""
         ...
 
     def second_moments(self) -> Array:
-        """Σ s [1; d][1; d]ᵀ of all inputs, where none is missing."""
+        """Σ s [1; d][1; d]ᵀ of all predictors, without missing values."""
         ...
 
 
 class BlockSource(ABC):
-    """Rows in numbered blocks. What is summed does not depend on who encodes which block, and when.
+    """Rows in numbered blocks; sums do not depend on the thread or the time at which a block is encoded.
 
-    With a ``drawn_covariance`` rows and columns are so many that the covariance of the coefficients is known by draws.
+    With a ``drawn_covariance`` the covariance of the coefficients is estimated from random draws, for its size.
     """
 
     drawn_covariance: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """What another process needs: the fields, and not the work space that was made from them."""
-        return {one.name: getattr(self, one.name) for one in fields(cast(Any, self))}
+        """Pickle the fields alone, without cached work space."""
+        return {field.name: getattr(self, field.name) for field in fields(cast(Any, self))}
 
     @property
     @abstractmethod
     def n_rows(self) -> int:
-        """Number of rows that count."""
+        """Number of rows of positive weight."""
 
     @property
     @abstractmethod
@@ -155,69 +155,69 @@ class BlockSource(ABC):
 
     @property
     def n_core(self) -> int:
-        """Number of coefficients whose covariances are all kept."""
+        """Number of coefficients with a full covariance."""
         return self.n_columns
 
     @property
-    def looks_are_cheap(self) -> bool:
-        """Whether rows may be looked at often, and a few numbers of each be kept."""
+    def rows_resident(self) -> bool:
+        """Whether passes are cheap and a few numbers per row fit in memory."""
         return True
 
     def sample(self, n_rows: int) -> "BlockSource | None":
-        """So many of the rows, which weigh as much as all; None where they are not at hand."""
+        """A sample of n rows with weights that add up to those of all rows, or None."""
         return None
 
     @abstractmethod
     def encoder(self) -> Callable[[int], Block]:
-        """Give a function that encodes the block of a number, for one thread."""
+        """Return a function that encodes block k, for use in one thread."""
 
     @property
     @abstractmethod
     def may_miss_inputs(self) -> bool:
-        """Whether some input is missing somewhere."""
+        """Whether any predictor has missing values."""
 
     @property
     @abstractmethod
     def level_counts(self) -> LevelCounts | None:
-        """How often each level of a category that may be missing is known; None where none may be."""
+        """Counts of the observed levels of each category with missing values, or None."""
 
-    def fold(self, row_pass: RowPass) -> Stats:
-        """The only pass over the data in a sweep; what no pass changes is added."""
-        stats = self._fold(lambda block: block.sum(lambda part: part.stats(row_pass)))
-        if self._known is None and self.level_counts is None:
+    def sum_stats(self, row_pass: RowPass) -> Stats:
+        """Sum the statistics of all rows: the only pass over the data in a sweep."""
+        stats = self._sum_blocks(lambda block: block.sum(lambda part: part.stats(row_pass)))
+        if self._constant_sums is None and self.level_counts is None:
             return stats
-        return replace(stats, missing=added(MissingSums(self._known, self.level_counts), stats.missing))
+        return replace(stats, missing=add_optional(MissingSums(self._constant_sums, self.level_counts), stats.missing))
 
     def input_sums(self, distribution: InputDistribution) -> InputSums:
-        """Sums of the inputs with the missing ones as this distribution expects them; labels have no say."""
-        assert self._known is not None
-        return self._known + self._fold(lambda block: block.input_sums(distribution))
+        """Sums of the predictors, with missing values at this distribution; labels are ignored."""
+        assert self._constant_sums is not None
+        return self._constant_sums + self._sum_blocks(lambda block: block.input_sums(distribution))
 
-    def total(self, kernel: Callable[[Any], Any], *, light: bool = False) -> Any:
-        """Sum anything that adds over the parts of all blocks; a light kernel reads every number once or so."""
-        return self._fold(lambda block: block.sum(kernel), light=light)
+    def sum_parts(self, kernel: Callable[[Any], Any], *, memory_bound: bool = False) -> Any:
+        """Sum ``kernel(part)`` over the parts of all blocks; a ``memory_bound`` one runs without threads."""
+        return self._sum_blocks(lambda block: block.sum(kernel), memory_bound=memory_bound)
 
     def second_moments(self) -> Array:
-        """Σ s [1; d][1; d]ᵀ of all inputs, where none is missing."""
-        return self._fold(lambda block: block.second_moments())
+        """Σ s [1; d][1; d]ᵀ of all predictors, without missing values."""
+        return self._sum_blocks(lambda block: block.second_moments())
 
     @cached_property
-    def _known(self) -> InputSums | None:
-        """Sums of the inputs that no pass changes: Σ s x̃x̃ᵀ over all rows, the others over complete rows."""
-        return self._fold(lambda block: block.known_sums()) if self.may_miss_inputs else None
+    def _constant_sums(self) -> InputSums | None:
+        """Constant sums of the predictors: Σ s x̃x̃ᵀ over all rows, the others over complete rows."""
+        return self._sum_blocks(lambda block: block.constant_sums()) if self.may_miss_inputs else None
 
     @cached_property
-    def _only(self) -> Block:
-        """The only block."""
+    def _single_block(self) -> Block:
+        """The block of a source that has one."""
         return self.encoder()(0)
 
-    def _fold(self, kernel: Callable[[Block], Any], *, light: bool = False) -> Any:
-        if self.n_blocks == 1:  # small fits are made of such calls: the shortest way
+    def _sum_blocks(self, kernel: Callable[[Block], Any], *, memory_bound: bool = False) -> Any:
+        if self.n_blocks == 1:  # small fits consist of such calls: no overhead
             with single_threaded_blas():
-                return kernel(self._only)
+                return kernel(self._single_block)
 
         def of_thread() -> Callable[[int], Any]:
             block_of = self.encoder()
             return lambda index: kernel(block_of(index))
 
-        return fold_blocks(self.n_blocks, self.n_columns, of_thread, light=light)
+        return sum_over_blocks(self.n_blocks, self.n_columns, of_thread, memory_bound=memory_bound)

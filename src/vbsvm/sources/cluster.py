@@ -1,6 +1,6 @@
-"""A Dask cluster by few verbs: put something into the workers, do the same with each of several things, and add up.
+"""A Dask cluster: compute partitions, map functions over futures, and sum results; and helpers for Dask collections.
 
-And Dask's arrays and data frames: their partitions, and predictions that wait until somebody asks.
+Dask collections: their partitions, and lazy predictions.
 
 Whatever is held in workers is a future whose task the scheduler knows: what is lost with a worker is computed again.
 Sums are added in a tree whose shape depends on the number of terms alone, so they have the same bits whichever worker
@@ -23,21 +23,21 @@ from weakref import ref
 import numpy as np
 
 from vbsvm.base.row_sums import Addable
-from vbsvm.design.values import listed
+from vbsvm.design.values import join_names
 
 T = TypeVar("T", bound=Addable)
 
-# What can't be read is tried again so often, as a disk or a network may fail for a moment.
+# Retries of failed reads, as a disk or network may fail temporarily.
 RETRIES = 2
-# Terms that are added at a time.
+# Number of terms added per task.
 FAN_IN = 8
-# Bytes that copies of a message may take in all, if every task is to have its own.
-MOST_COPIED = 2**20
+# Total bytes up to which each task gets its own copy of the pickled function.
+MAX_COPIED = 2**20
 # Messages of a pass hold matrices of columns × columns, which a graph may hold; Dask would warn of such graphs.
 LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"
 # A setting of Dask: how long a fit waits for workers where a cluster has none; None is for ever.
 WORKER_TIMEOUT = "vbsvm.worker-timeout"
-SECONDS_BETWEEN_LOOKS = 5.0
+POLL_SECONDS = 5.0
 
 INSTALL = "Dask is not installed: pip install 'vbsvm[dask]'."
 KILLED = (
@@ -61,7 +61,7 @@ BAD_PARTITION = (
 
 @final
 class Cluster:
-    """A client's cluster, as one fit uses it: nothing that it names can be taken for another fit's."""
+    """Client of a Dask cluster for one fit, with unique task keys."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -69,8 +69,8 @@ class Cluster:
         self._partitions: list[ref[Any]] = []
 
     @staticmethod
-    def of(client: Any = None) -> "Cluster":
-        """The cluster of a client, or of the one that was made last."""
+    def from_client(client: Any = None) -> "Cluster":
+        """Wrap a client, or the default client; reject clients that can't be used."""
         try:
             from distributed import Client, default_client
         except ImportError as error:
@@ -92,28 +92,30 @@ class Cluster:
         _seconds_without_workers()
         return Cluster(client)
 
-    def held(self, delayed: Sequence[Any]) -> list[Any]:
-        """Futures of delayed values, one for each partition, which workers begin to compute."""
+    def compute(self, delayed: Sequence[Any]) -> list[Any]:
+        """Compute delayed partitions; return their futures."""
         futures = self._client.compute(list(delayed), retries=RETRIES)
-        self._partitions = [ref(one) for one in futures]  # workers are to forget what nobody else holds
+        self._partitions = [
+            ref(future) for future in futures
+        ]  # weak references: workers free what is not used elsewhere
         return futures
 
-    def each(self, function: Callable[..., Any], things: Sequence[Any], *others: Sequence[Any]) -> list[Any]:
-        """Futures of what a function makes of each future, and of what other sequences have for it."""
-        return self._each("part", function, things, *others)
+    def map(self, function: Callable[..., Any], things: Sequence[Any], *others: Sequence[Any]) -> list[Any]:
+        """Map a function over futures (and further sequences); return the futures of the results."""
+        return self._map("part", function, things, *others)
 
-    def collected(self, futures: Sequence[Any]) -> list[Any]:
-        """The values of futures."""
-        with self._in_words(futures):
-            return self._gathered(futures)
+    def gather(self, futures: Sequence[Any]) -> list[Any]:
+        """Gather the values of futures."""
+        with self._explained_errors(futures):
+            return self._gather(futures)
 
-    def _gathered(self, futures: Sequence[Any]) -> list[Any]:
-        """The values of futures; where the cluster has no workers, say so, and end it where none come in time."""
-        limit, empty, told = _seconds_without_workers(), 0.0, False
+    def _gather(self, futures: Sequence[Any]) -> list[Any]:
+        """Gather the values of futures; warn while the cluster has no workers, and raise after the timeout."""
+        limit, empty, warned = _seconds_without_workers(), 0.0, False
         coroutine = self._client.gather(list(futures), asynchronous=True)
         answer = asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
         while True:  # where it ends early, the gathering ends with its futures, which the caller cancels
-            step = min(SECONDS_BETWEEN_LOOKS, limit - empty)
+            step = min(POLL_SECONDS, limit - empty)
             try:
                 return answer.result(step)
             except TimeoutError:
@@ -123,40 +125,40 @@ class Cluster:
             words = NO_WORKERS.format(address=self._client.scheduler.address, empty=empty, limit=limit)
             if empty >= limit:
                 raise TimeoutError(words)
-            if empty and not told:
+            if empty and not warned:
                 warnings.warn(f"{words} The fit goes on when there are some.", stacklevel=2)
-            told = empty > 0.0
+            warned = empty > 0.0
 
     def sum(self, function: Callable[[Any], T], things: Sequence[Any]) -> T:
-        """Sum a function over what futures hold; the last few terms are added here, which saves a round of tasks."""
-        made: list[Any] = []
-        with self._in_words(made):
-            terms = self._answers(function, things, made)
+        """Sum function(future) over futures in a tree of fixed shape; the last terms are added in the client."""
+        submitted: list[Any] = []
+        with self._explained_errors(submitted):
+            terms = self._submit_terms(function, things, submitted)
             while len(terms) > FAN_IN:
                 groups = [terms[k : k + FAN_IN] for k in range(0, len(terms), FAN_IN)]
-                terms = [self._client.submit(_added, some, key=self._next_name("added")) for some in groups]
-                made += terms
-            return pickle.loads(_added(self._gathered(terms)))
+                terms = [self._client.submit(_sum_pickled, some, key=self._new_key("added")) for some in groups]
+                submitted += terms
+            return pickle.loads(_sum_pickled(self._gather(terms)))
 
-    def _answers(self, function: Callable[[Any], T], things: Sequence[Any], made: list[Any]) -> list[Any]:
-        """Futures of a function's answers: a small message lies in every task, a large one in the graph once."""
+    def _submit_terms(self, function: Callable[[Any], T], things: Sequence[Any], submitted: list[Any]) -> list[Any]:
+        """Submit the function for all futures: pickled into each task if small, else once into the graph."""
         import cloudpickle
         from dask import config
 
         message = cloudpickle.dumps(function)
-        if len(message) * len(things) <= MOST_COPIED:
-            terms = self._each("sum", partial(_answered, message), things)
+        if len(message) * len(things) <= MAX_COPIED:
+            terms = self._map("sum", partial(_call_pickled, message), things)
         else:
             with config.set({LARGE_GRAPH: "1TB"}):
-                told = self._client.submit(bytes, message, key=self._next_name("message"))
-            made.append(told)
-            terms = self._each("sum", _answered, [told] * len(things), things)
-        made += terms
+                shared_message = self._client.submit(bytes, message, key=self._new_key("message"))
+            submitted.append(shared_message)
+            terms = self._map("sum", _call_pickled, [shared_message] * len(things), things)
+        submitted += terms
         return terms
 
     @contextmanager
-    def _in_words(self, futures: Sequence[Any]) -> Iterator[None]:
-        """Where something fails, or Ctrl-C ends it, leave nothing running; say what a cluster's own failures mean."""
+    def _explained_errors(self, futures: Sequence[Any]) -> Iterator[None]:
+        """Cancel the futures on any error, and explain errors of the cluster."""
         from distributed import CancelledError, KilledWorker
 
         try:
@@ -176,21 +178,21 @@ class Cluster:
             raise
 
     def _failed_partition(self) -> int | None:
-        """The first partition that could not be computed."""
-        statuses = (getattr(one(), "status", None) for one in self._partitions)
+        """Number of the first partition that failed, or None."""
+        statuses = (getattr(future(), "status", None) for future in self._partitions)
         return next((k for k, status in enumerate(statuses) if status == "error"), None)
 
-    def _each(self, what: str, function: Callable[..., Any], *things: Sequence[Any]) -> list[Any]:
-        name = self._next_name(what)
+    def _map(self, what: str, function: Callable[..., Any], *things: Sequence[Any]) -> list[Any]:
+        name = self._new_key(what)
         return self._client.map(function, *things, key=[f"{name}-{k}" for k in range(len(things[0]))])
 
-    def _next_name(self, what: str) -> str:
-        """A name that nothing else has; by its first word a scheduler learns how long such a task takes."""
+    def _new_key(self, what: str) -> str:
+        """A unique task key; the scheduler estimates durations by its prefix."""
         return f"vbsvm_{what}-{self._token}-{next(self._numbers)}"
 
 
 def _seconds_without_workers() -> float:
-    """How long a fit waits for workers, by the setting of Dask; refuse what is no time."""
+    """The timeout without workers from the Dask configuration, checked."""
     from dask import config
     from dask.utils import parse_timedelta
 
@@ -209,13 +211,13 @@ def _seconds_without_workers() -> float:
     return limit
 
 
-def _answered(message: bytes, thing: Any) -> bytes:
-    """What a worker answers to a message."""
+def _call_pickled(message: bytes, thing: Any) -> bytes:
+    """Call a pickled function in a worker; return the pickled result."""
     with np.errstate(all="ignore"):
         return pickle.dumps(pickle.loads(message)(thing))
 
 
-def _added(terms: list[bytes]) -> bytes:
+def _sum_pickled(terms: list[bytes]) -> bytes:
     total = pickle.loads(terms[0])
     for term in terms[1:]:
         total = total + pickle.loads(term)
@@ -223,17 +225,17 @@ def _added(terms: list[bytes]) -> bytes:
 
 
 def is_collection(data: Any) -> bool:
-    """Whether something is an array, a series or a data frame of Dask."""
+    """Whether data is a Dask array, series or data frame."""
     return type(data).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(data, "to_delayed")
 
 
 def is_array(data: Any) -> bool:
-    """Whether a collection is an array."""
+    """Whether a collection is a Dask array."""
     return hasattr(data, "chunks")
 
 
-def require_collection(data: Any, name: str) -> None:
-    """Refuse what is not in a cluster."""
+def check_collection(data: Any, name: str) -> None:
+    """Reject data that is not a Dask collection."""
     if not is_collection(data):
         raise TypeError(
             f"{name} must be a dask array or data frame; got {type(data).__name__}. Data in memory are fitted by "
@@ -242,8 +244,8 @@ def require_collection(data: Any, name: str) -> None:
 
 
 def header(X: Any) -> Any:
-    """A table without rows that has the columns of a collection."""
-    require_collection(X, "X")
+    """An empty table with the columns of a collection."""
+    check_collection(X, "X")
     if not is_array(X):
         return X._meta
     if X.ndim != 2:
@@ -253,8 +255,8 @@ def header(X: Any) -> Any:
     return np.empty((0, X.shape[1]))
 
 
-def require_in_memory(**given: Any) -> None:
-    """Refuse collections where rows are taken from memory."""
+def check_in_memory(**given: Any) -> None:
+    """Reject Dask collections where data in memory is needed."""
     for name, data in given.items():
         if is_collection(data):
             raise TypeError(
@@ -264,18 +266,18 @@ def require_in_memory(**given: Any) -> None:
 
 
 def columns_of_part(part: Any, names: Sequence[Any]) -> Any:
-    """These columns of a partition, which may be in another order than the collection says, but must be there."""
+    """Select columns of a partition by name; raise if one is lacking."""
     if not hasattr(part, "columns"):
         raise TypeError(f"it is no data frame, but {type(part).__name__}: let every partition be one.")
-    lost = [name for name in names if name not in part.columns]
-    if lost:
-        raise ValueError(f"it has no column {lost[0]!r}; it has {listed(list(part.columns))}.")
+    lacking = [name for name in names if name not in part.columns]
+    if lacking:
+        raise ValueError(f"it has no column {lacking[0]!r}; it has {join_names(list(part.columns))}.")
     return part.loc[:, list(names)]
 
 
-def taken(data: Any, target: str, sample_weight: Any) -> tuple[Any, Any, Any]:
-    """Inputs, labels and weights of a data frame that has the labels in a column; weights may be one, too."""
-    require_collection(data, "X")
+def split_target(data: Any, target: str, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Split a data frame into predictors, labels and weights by column names."""
+    check_collection(data, "X")
     columns = [] if is_array(data) else [str(name) for name in data.columns]
     names = [target, sample_weight] if isinstance(sample_weight, str) else [target]
     for name in names:
@@ -286,11 +288,11 @@ def taken(data: Any, target: str, sample_weight: Any) -> tuple[Any, Any, Any]:
 
 
 def partitions(X: Any, y: Any, sample_weight: Any) -> list[Any]:
-    """Delayed partitions, each of X, of y, and of the weights or None."""
+    """Delayed partitions, each a tuple of X, y, and weights or None."""
     others = [(y, "y")] if sample_weight is None else [(y, "y"), (sample_weight, "sample_weight")]
-    for one, name in others:
-        require_collection(one, name)
-    aligned = [_whole_rows(X), *(_aligned(X, one, name) for one, name in others)]
+    for collection, name in others:
+        check_collection(collection, name)
+    aligned = [_whole_rows(X), *(_aligned(X, collection, name) for collection, name in others)]
     for other, (_, name) in zip(aligned[1:], others, strict=True):
         if other.npartitions != aligned[0].npartitions:
             raise ValueError(
@@ -310,12 +312,12 @@ def _row(X: Any, y: Any, sample_weight: Any = None) -> tuple[Any, Any, Any]:
 
 
 def _whole_rows(X: Any) -> Any:
-    """X with all columns of a row in one partition."""
+    """X rechunked so that each row is in one chunk."""
     return X.rechunk({1: -1}) if is_array(X) and len(X.chunks[1]) > 1 else X
 
 
 def _aligned(X: Any, other: Any, name: str) -> Any:
-    """Labels or weights in the chunks of X, where the sizes of both are known."""
+    """Labels or weights rechunked like X, if both sizes are known."""
     if not is_array(other):
         return other
     if other.ndim == 2 and other.shape[1] == 1:
@@ -330,13 +332,13 @@ def _aligned(X: Any, other: Any, name: str) -> Any:
 
 
 def delayed_parts(collection: Any) -> list[Any]:
-    """Delayed values of the partitions of a collection."""
-    found = collection.to_delayed()
-    return list(found.ravel()) if isinstance(found, np.ndarray) else list(found)
+    """The delayed partitions of a collection."""
+    parts = collection.to_delayed()
+    return list(parts.ravel()) if isinstance(parts, np.ndarray) else list(parts)
 
 
 def delayed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, to be called in a worker."""
+    """dask.delayed(function), not pure."""
     try:
         from dask.delayed import delayed as dask_delayed
     except ImportError as error:
@@ -344,24 +346,24 @@ def delayed(function: Callable[..., Any]) -> Callable[..., Any]:
     return dask_delayed(function, pure=False)
 
 
-def mapped(function: Callable[[Any, Any], Any], model: Any, X: Any, example: Any) -> Any:
-    """What a function of a model and of a table gives for each partition, when it is asked for.
+def map_partitions_lazily(function: Callable[[Any, Any], Any], model: Any, X: Any, example: Any) -> Any:
+    """Apply function(model, table) to each partition, lazily.
 
     ``example`` is its answer for a frame, or an array, without rows. The model is put into the graph once.
     """
-    held = delayed(_itself)(model)
+    compute = delayed(_identity)(model)
     if not is_array(X):
-        return X.map_partitions(_called, held, function, meta=example)
+        return X.map_partitions(_apply, compute, function, meta=example)
     X = _whole_rows(X)
     if example.ndim == 1:
-        return X.map_blocks(_called, held, function, drop_axis=1, dtype=example.dtype, meta=example)
+        return X.map_blocks(_apply, compute, function, drop_axis=1, dtype=example.dtype, meta=example)
     chunks = (X.chunks[0], (example.shape[1],))
-    return X.map_blocks(_called, held, function, chunks=chunks, dtype=example.dtype, meta=example)
+    return X.map_blocks(_apply, compute, function, chunks=chunks, dtype=example.dtype, meta=example)
 
 
-def _itself(model: Any) -> Any:
+def _identity(model: Any) -> Any:
     return model
 
 
-def _called(block: Any, model: Any, function: Callable[[Any, Any], Any]) -> Any:
+def _apply(block: Any, model: Any, function: Callable[[Any, Any], Any]) -> Any:
     return function(model, block)

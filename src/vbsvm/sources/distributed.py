@@ -1,4 +1,4 @@
-"""Rows on many machines: parts that lie in the workers of a cluster, which are sent messages and answer with sums."""
+"""Rows on many machines: parts of the rows in the workers of a Dask cluster, which return sums."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -28,38 +28,38 @@ ALIGNMENT = 16
 
 
 @final
-class HeldPart:
-    """A part of the rows in the worker that holds it."""
+class WorkerPart:
+    """The part of the rows in one worker."""
 
     def __init__(self, memory: Memory) -> None:
         incomplete = memory.missing_inputs
         if incomplete is not None:
-            beside = settled(incomplete.beside)
-            incomplete = replace(incomplete, multipliers=settled(incomplete.multipliers), beside=beside)
+            auxiliary = aligned(incomplete.auxiliary)
+            incomplete = replace(incomplete, multipliers=aligned(incomplete.multipliers), auxiliary=auxiliary)
         self.memory = replace(
             memory,
-            X=settled(memory.X),
-            signs=settled(memory.signs),
-            weights=settled(memory.weights),
+            X=aligned(memory.X),
+            y=aligned(memory.y),
+            weights=aligned(memory.weights),
             missing_inputs=incomplete,
         )
 
     def answer(self, function: Callable[[Memory], T]) -> T:
-        """What a function makes of the rows."""
+        """Return function(rows)."""
         return function(self.memory)
 
     def __sizeof__(self) -> int:
-        """Bytes that would have to move: by them a scheduler decides where rows stay."""
-        arrays = self.memory.X, self.memory.signs, self.memory.weights
-        return sum(array.nbytes for array in arrays) + sum(one.index.nbytes for one in self.memory.groupings)
+        """Size in bytes, by which the scheduler decides on transfers."""
+        arrays = self.memory.X, self.memory.y, self.memory.weights
+        return sum(array.nbytes for array in arrays) + sum(grouping.index.nbytes for grouping in self.memory.groupings)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Move without what was made of the rows."""
-        return HeldPart, (replace(self.memory),)
+        """Pickle without cached results."""
+        return WorkerPart, (replace(self.memory),)
 
 
-def settled(array: NDArray[Any]) -> NDArray[Any]:
-    """The array in one piece that begins where arrays do.
+def aligned(array: NDArray[Any]) -> NDArray[Any]:
+    """The array, contiguous and aligned in memory.
 
     What a network delivers begins anywhere, and vector instructions then add in another order: the last bits would
     depend on which rows have travelled.
@@ -72,125 +72,125 @@ def settled(array: NDArray[Any]) -> NDArray[Any]:
 @final
 @dataclass(frozen=True, eq=False)
 class Distributed:
-    """Rows in the workers of a cluster. ``like`` has what all parts have in common, and no rows."""
+    """Rows in the workers of a cluster; ``template`` is a ``Memory`` without rows and with the common settings."""
 
     cluster: Cluster
     parts: tuple[Any, ...]
-    like: Memory
+    template: Memory
     n_rows: int
 
     @staticmethod
-    def of(cluster: Cluster, memories: Sequence[Any], like: Memory) -> "Distributed":
-        """Number the blocks of ``memories``, which are futures, through all of them; leave out those without rows."""
-        sizes = cluster.collected(cluster.each(_size, memories))
-        kept = [k for k, (n_rows, _) in enumerate(sizes) if n_rows]
-        firsts = list(accumulate((sizes[k][1] for k in kept[:-1]), initial=0))
-        parts = cluster.each(_held, [memories[k] for k in kept], firsts)
-        return Distributed(cluster, tuple(parts), like, sum(n_rows for n_rows, _ in sizes))
+    def from_memories(cluster: Cluster, memories: Sequence[Any], template: Memory) -> "Distributed":
+        """Number the blocks of the futures of ``Memory`` consecutively, and drop those without rows."""
+        sizes = cluster.gather(cluster.map(_size, memories))
+        nonempty = [k for k, (n_rows, _) in enumerate(sizes) if n_rows]
+        firsts = list(accumulate((sizes[k][1] for k in nonempty[:-1]), initial=0))
+        parts = cluster.map(_worker_part, [memories[k] for k in nonempty], firsts)
+        return Distributed(cluster, tuple(parts), template, sum(n_rows for n_rows, _ in sizes))
 
     @property
-    def looks_are_cheap(self) -> bool:
-        """Whether rows may be asked often: each answer is a round trip."""
+    def rows_resident(self) -> bool:
+        """False: each pass is a network round trip."""
         return False
 
     @property
     def drawn_covariance(self) -> bool:
-        """The covariance of the coefficients is known."""
+        """False: the covariance is computed."""
         return False
 
     def sample(self, n_rows: int) -> None:
-        """Rows stay where they are."""
+        """None: rows are remote."""
 
     @property
     def n_core(self) -> int:
-        """Number of coefficients whose covariances are all kept."""
-        return self.like.n_core
+        """Number of coefficients with a full covariance."""
+        return self.template.n_core
 
     @property
     def recipe(self) -> Recipe:
-        """How columns are scaled."""
-        return self.like.recipe
+        """Centring and scaling of the columns."""
+        return self.template.recipe
 
     @property
     def groupings(self) -> tuple[Grouping, ...]:
-        """The factors, without rows."""
-        return self.like.groupings
+        """The grouping factors, without rows."""
+        return self.template.groupings
 
     @property
     def missing_inputs(self) -> MissingInputs | None:
-        """Which columns may miss values, without rows."""
-        return self.like.missing_inputs
+        """Columns with missing values, without rows."""
+        return self.template.missing_inputs
 
     @property
     def candidates(self) -> Candidates | None:
-        """Whether rows are candidates; without them."""
-        return self.like.candidates
+        """Candidates without rows, or None."""
+        return self.template.candidates
 
-    def repeated(self) -> "Distributed":
-        """Every row as often as its weight says."""
-        memories = self.cluster.each(_repeated, self.parts)
-        return Distributed.of(self.cluster, memories, self.like)
+    def replicated(self) -> "Distributed":
+        """Replicate each row by its integer weight."""
+        memories = self.cluster.map(_replicated, self.parts)
+        return Distributed.from_memories(self.cluster, memories, self.template)
 
-    def fold(self, row_pass: RowPass) -> Stats:
-        """The only pass over the data in a sweep."""
-        return self.of_memories(partial(_fold, row_pass))
+    def sum_stats(self, row_pass: RowPass) -> Stats:
+        """Sum the statistics of all rows: the only pass over the data in a sweep."""
+        return self.sum_over_memories(partial(_stats, row_pass))
 
-    def total(self, kernel: Callable[[Part], T], *, light: bool = False) -> T:
+    def sum_parts(self, kernel: Callable[[Part], T], *, memory_bound: bool = False) -> T:
         """Sum anything that adds over the parts of all blocks."""
-        return self.of_memories(partial(_total, kernel, light))
+        return self.sum_over_memories(partial(_sum_parts, kernel, memory_bound))
 
     def input_sums(self, distribution: InputDistribution) -> InputSums:
-        """Sums of the inputs with the missing ones as this distribution expects them."""
-        return self.of_memories(partial(_input_sums, distribution))
+        """Sums of the predictors, with missing values at this distribution."""
+        return self.sum_over_memories(partial(_input_sums, distribution))
 
     def second_moments(self) -> Array:
-        """Σ s [1; d][1; d]ᵀ of all inputs, where none is missing."""
-        return self.of_memories(Memory.second_moments)
+        """Σ s [1; d][1; d]ᵀ of all predictors, without missing values."""
+        return self.sum_over_memories(Memory.second_moments)
 
-    def of_memories(self, function: Callable[[Memory], T]) -> T:
-        """Sum a function over the parts, each where it lies."""
-        return self.cluster.sum(partial(_answer, function), self.parts)
+    def sum_over_memories(self, function: Callable[[Memory], T]) -> T:
+        """Sum function(memory) over the parts, each in its worker."""
+        return self.cluster.sum(partial(_call, function), self.parts)
 
 
-def _repeated(part: HeldPart) -> Memory:
-    return part.memory.repeated()
+def _replicated(part: WorkerPart) -> Memory:
+    return part.memory.replicated()
 
 
 def _size(memory: Memory) -> tuple[int, int]:
     return memory.n_rows, memory.n_blocks
 
 
-def _held(memory: Memory, first_block: int) -> HeldPart:
-    """A part with its place among all; what is known of the levels of all rows counts in the first."""
-    known = memory.known_levels
-    if known is not None and first_block:
-        known = LevelCounts(tuple(np.zeros_like(one) for one in known.counts))
-    return HeldPart(replace(memory, first_block=first_block, in_parts=True, known_levels=known))
+def _worker_part(memory: Memory, first_block: int) -> WorkerPart:
+    """A part with its first block number; counts of observed levels go to the first part alone."""
+    counts = memory.known_levels
+    if counts is not None and first_block:
+        counts = LevelCounts(tuple(np.zeros_like(level_counts) for level_counts in counts.counts))
+    return WorkerPart(replace(memory, first_block=first_block, in_parts=True, known_levels=counts))
 
 
-def _answer(function: Callable[[Memory], T], part: HeldPart) -> T:
+def _call(function: Callable[[Memory], T], part: WorkerPart) -> T:
     return part.answer(function)
 
 
-def _fold(row_pass: RowPass, memory: Memory) -> Stats:
-    return memory.fold(row_pass)
+def _stats(row_pass: RowPass, memory: Memory) -> Stats:
+    return memory.sum_stats(row_pass)
 
 
 def _input_sums(distribution: InputDistribution, memory: Memory) -> InputSums:
     return memory.input_sums(distribution)
 
 
-def _total(kernel: Callable[[Part], T], light: bool, memory: Memory) -> T:
-    return memory.total(kernel, light=light)
+def _sum_parts(kernel: Callable[[Part], T], memory_bound: bool, memory: Memory) -> T:
+    return memory.sum_parts(kernel, memory_bound=memory_bound)
 
 
 InMemory = Memory | Sparse
 AnyRows = Memory | Sparse | Distributed
 
 
-def reweighted(source: InMemory, kept: Array) -> InMemory:
-    """The same rows with these proportions of their weights."""
-    weights = source.weights * kept
+def reweighted(source: InMemory, nonempty: Array) -> InMemory:
+    """The same rows with weights multiplied by these factors."""
+    weights = source.weights * nonempty
     if isinstance(source, Memory):
         return replace(source, weights=weights)
-    return replace(source, weights=weights, table=SparseTable.of(source.X, weights, source.recipe))
+    return replace(source, weights=weights, table=SparseTable.from_rows(source.X, weights, source.recipe))

@@ -1,4 +1,4 @@
-"""Tables in files that may be larger than memory: which files, how they are read, and how much memory that may take."""
+"""Tables in files that may be larger than memory: paths, reading in pieces, and memory limits."""
 
 import os
 import stat
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from vbsvm.base.progress import bar
-from vbsvm.base.settings import Parameters, require_flag
-from vbsvm.design.values import listed, renumbered
+from vbsvm.base.settings import Parameters, check_flag
+from vbsvm.design.values import join_names, renumbered
 from vbsvm.sources.files_parquet import FLOAT32, Parquet
 from vbsvm.sources.files_text import NOTHING, NUMBERS, WHOLE_NUMBERS, Text
 from vbsvm.sources.files_text import TEXT as HOLDS_TEXT
@@ -23,12 +23,12 @@ PARQUET, TEXT = (".parquet", ".pq"), {".csv": ",", ".tsv": "\t", ".txt": "\t"}
 PACKED = (".gz", ".bz2", ".xz", ".zip")
 UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 NUMERIC = frozenset((WHOLE_NUMBERS, NUMBERS, FLOAT32))
-SMALLEST_LIMIT = 10**8
-# Share of the limit that the rows of one piece may take while they are read and encoded, several copies of them.
+MIN_LIMIT = 10**8
+# Fraction of the limit for the rows of one piece, of which reading and encoding make several copies.
 PIECE = 1 / 16
-FEWEST_ROWS = 1000
+MIN_ROWS = 1000
 OneFile = Parquet | Text
-# Bytes of a number, of text, and of a row beside its cells.
+# Bytes of a number, of a text, and of a row in addition to its cells.
 NUMBER_BYTES, TEXT_BYTES, ROW_BYTES = 8, 64, 64
 
 
@@ -63,23 +63,23 @@ class Files(Parameters):
     decimal: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse settings that make no sense."""
-        require_flag("Files", progress=self.progress)
+        """Check the settings."""
+        check_flag("Files", progress=self.progress)
         if self.cache is not None and not isinstance(self.cache, str | os.PathLike):
             raise TypeError(f"Files: cache must be the name of a folder, or None; got {self.cache!r}.")
         if self.cache is not None and "\0" in str(self.cache):
             raise ValueError(f"Files: no folder is named {str(self.cache)!r}: it holds a null character.")
-        if self.limit < SMALLEST_LIMIT:
+        if self.limit < MIN_LIMIT:
             raise ValueError(f"Files: memory_limit must be at least 100MB; got {self.memory_limit!r}.")
 
     @staticmethod
     def of(given: Any) -> "Files":
-        """Files that were named, or described."""
+        """Wrap paths in ``Files``, unless they are."""
         return given if isinstance(given, Files) else Files(given)
 
     @property
     def limit(self) -> int:
-        """The limit in bytes."""
+        """``memory_limit`` in bytes."""
         given = self.memory_limit
         text = str(given).replace(" ", "").upper()
         unit = next((unit for unit in UNITS if text.endswith(unit)), "")
@@ -91,16 +91,16 @@ class Files(Parameters):
             ) from None
 
     def opened(self, text: Collection[str] = ()) -> "FileTable":
-        """The files as one table; what is wrong with any of them is said here.
+        """Open the files as one table, and check that their columns agree.
 
         Columns in ``text`` are text in text files, also where they look like numbers.
         """
-        paths = _found(self.paths)
+        paths = _paths_of(self.paths)
         tables = [self._table(path, text) for path in paths]
         types = dict(tables[0].types)
         for other in tables[1:]:
-            types = _joined(types, tables[0], other)
-        files, stamps = tuple(one.holding(types) for one in tables), tuple(map(_stamp, paths))
+            types = _join_types(types, tables[0], other)
+        files, stamps = tuple(table.with_types(types) for table in tables), tuple(map(_stamp, paths))
         return FileTable(files, types, stamps, self.limit, self.progress)
 
     def _table(self, path: Path, text: Collection[str]) -> OneFile:
@@ -109,16 +109,16 @@ class Files(Parameters):
             name = name.removesuffix(packing)
         ending = Path(name).suffix
         if ending in PARQUET and not path.name.lower().endswith(PACKED):
-            return Parquet.of(path)
+            return Parquet.open(path)
         if ending in TEXT:
-            return Text.of(path, TEXT[ending], self.sep, self.decimal, text)
+            return Text.scan(path, TEXT[ending], self.sep, self.decimal, text)
         raise ValueError(f"{path}: files end in .parquet, .csv, .tsv or .txt; text may be compressed, as .csv.gz.")
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Some rows of a file; ``first`` is the number of the first one in the file."""
+    """Consecutive rows of a file, from row ``first``."""
 
     path: Path
     first: int
@@ -126,7 +126,7 @@ class Piece:
 
     @contextmanager
     def numbered(self) -> Iterator[None]:
-        """Name the file in errors, and rows by their numbers in it."""
+        """Add the file's name to errors, and convert their row numbers to those of the file."""
         try:
             yield
         except (ValueError, TypeError) as error:
@@ -138,9 +138,9 @@ class Piece:
 @final
 @dataclass(frozen=True, eq=False)
 class FileTable:
-    """Files of the same columns as one table, and what these hold.
+    """Files with the same columns as one table, and the types of the columns.
 
-    ``stamps`` are the files' sizes and times when they were first looked at.
+    ``stamps`` are the files' sizes and modification times when they were opened.
     """
 
     files: tuple[OneFile, ...]
@@ -151,17 +151,17 @@ class FileTable:
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns."""
+        """Column names."""
         return list(self.types)
 
     def pieces(self, columns: Sequence[str], doing: str = "Reading") -> Iterator[Piece]:
-        """These columns of all files, some rows at a time; files that have changed in between are refused."""
+        """Yield pieces of all files with these columns; raise if a file has changed meanwhile."""
         cells = sum(TEXT_BYTES if self.types[name] == HOLDS_TEXT else NUMBER_BYTES for name in columns)
-        n_rows = max(FEWEST_ROWS, int(self.limit * PIECE) // (cells + ROW_BYTES))
+        n_rows = max(MIN_ROWS, int(self.limit * PIECE) // (cells + ROW_BYTES))
         done = 0
         with bar(doing, sum(file.n_rows for file in self.files), shown=self.progress) as tell:
             for file, stamp in zip(self.files, self.stamps, strict=True):
-                _require_unchanged(file.path, stamp)
+                _check_unchanged(file.path, stamp)
                 first = 0
                 for frame in file.pieces(columns, n_rows):
                     if len(frame):
@@ -169,20 +169,20 @@ class FileTable:
                     first += len(frame)
                     tell(done + first)
                 done += first
-                _require_unchanged(file.path, stamp)
+                _check_unchanged(file.path, stamp)
 
 
-def _found(given: Any) -> list[Path]:
-    """The files that are meant, each once."""
+def _paths_of(given: Any) -> list[Path]:
+    """Expand names, patterns and folders to a list of distinct paths."""
     several = isinstance(given, list | tuple)
-    found: list[Path] = []
-    for one in given if several else [given]:
-        if not isinstance(one, str | os.PathLike):
-            raise TypeError(f"Files are named by text or paths; got {type(one).__name__}.")
-        found += _matches(os.fspath(one))
-    if not found:
+    paths_found: list[Path] = []
+    for name in given if several else [given]:
+        if not isinstance(name, str | os.PathLike):
+            raise TypeError(f"Files are named by text or paths; got {type(name).__name__}.")
+        paths_found += _matches(os.fspath(name))
+    if not paths_found:
         raise ValueError("No files are named: give a name, a pattern such as 'data/*.parquet', a folder, or a list.")
-    paths = [path.absolute() for path in found]
+    paths = [path.absolute() for path in paths_found]
     if len(set(paths)) < len(paths):
         twice = next(path for path in paths if paths.count(path) > 1)
         raise ValueError(
@@ -194,23 +194,25 @@ def _found(given: Any) -> list[Path]:
 def _matches(name: str) -> list[Path]:
     place = Path(name).expanduser()
     if place.is_dir():
-        found = sorted(one for one in place.iterdir() if _is_table(one) or _is_partition(one) or _has_tables(one))
-        if not found:
+        paths = sorted(
+            entry for entry in place.iterdir() if _is_table(entry) or _is_partition(entry) or _has_tables(entry)
+        )
+        if not paths:
             raise FileNotFoundError(f"The folder {name} holds no file that ends in .parquet, .csv, .tsv or .txt.")
-        return [_regular(one) for one in found]
+        return [_regular(entry) for entry in paths]
     if place.exists():
         return [_regular(place)]
     if has_magic(name):
         root = Path(place.anchor)
-        found = [_regular(one) for one in sorted(_glob(root, place)) if _is_table(one) or not one.is_dir()]
-        if found:
-            return found
+        paths = [_regular(entry) for entry in sorted(_glob(root, place)) if _is_table(entry) or not entry.is_dir()]
+        if paths:
+            return paths
         raise FileNotFoundError(f"No file matches {name!r}.")
     raise FileNotFoundError(f"There is no file {name}: data must name files, or be a table.")
 
 
 def _glob(root: Path, pattern: Path) -> Iterator[Path]:
-    """Everything that matches, dangling links included, which glob leaves out where the last name is no pattern."""
+    """Like ``Path.glob``, dangling links included."""
     if has_magic(pattern.name):
         yield from root.glob(str(pattern.relative_to(root)))
         return
@@ -220,7 +222,7 @@ def _glob(root: Path, pattern: Path) -> Iterator[Path]:
 
 
 def _is_table(path: Path) -> bool:
-    """Whether a file of a folder is meant: hidden files and notes of other programs are not."""
+    """Whether a file in a folder is a table by its name: not hidden, with a known suffix."""
     name = path.name.lower()
     for packing in PACKED:
         name = name.removesuffix(packing)
@@ -228,19 +230,19 @@ def _is_table(path: Path) -> bool:
 
 
 def _is_partition(path: Path) -> bool:
-    """Whether it is a folder such as ``year=2024``, in which other programs put some of a table's rows."""
+    """Whether it is a Hive partition folder such as ``year=2024``."""
     return "=" in path.name and not path.name.startswith((".", "_")) and path.is_dir()
 
 
 def _has_tables(path: Path) -> bool:
-    """Whether it is a folder with tables in it, or in folders of its own; hidden ones are not looked into."""
+    """Whether a folder contains tables, at any depth; hidden folders are skipped."""
     if path.name.startswith((".", "_")) or path.is_symlink() or not path.is_dir():
         return False
-    return any(_is_table(one) or _has_tables(one) for one in path.iterdir())
+    return any(_is_table(entry) or _has_tables(entry) for entry in path.iterdir())
 
 
 def _regular(path: Path) -> Path:
-    """The path of a file with rows; whatever else matches is refused, as its rows would be left out."""
+    """Return the path of a regular file; raise for anything else."""
     hint = "Remove it, or name the files that are meant, as in 'data/*.parquet' or in a list."
     try:
         mode = path.stat().st_mode
@@ -254,11 +256,11 @@ def _regular(path: Path) -> Path:
 
 
 def _stamp(path: Path) -> tuple[str, int, int]:
-    found = path.stat()
-    return str(path), found.st_size, found.st_mtime_ns
+    status = path.stat()
+    return str(path), status.st_size, status.st_mtime_ns
 
 
-def _require_unchanged(path: Path, stamp: tuple[str, int, int]) -> None:
+def _check_unchanged(path: Path, stamp: tuple[str, int, int]) -> None:
     try:
         now = _stamp(path)
     except FileNotFoundError:
@@ -269,22 +271,23 @@ def _require_unchanged(path: Path, stamp: tuple[str, int, int]) -> None:
         raise ValueError(f"{path} has changed while it was read. Fit again when nothing writes to it any more.")
 
 
-def _joined(types: dict[str, str], first: OneFile, other: OneFile) -> dict[str, str]:
-    """What columns hold in another file as well; refuse it where its columns are not those of the first one."""
-    lost = [name for name in first.types if name not in other.types]
-    if lost:
+def _join_types(types: dict[str, str], first: OneFile, other: OneFile) -> dict[str, str]:
+    """Merge the column types of two files; raise if their columns differ."""
+    lacking = [name for name in first.types if name not in other.types]
+    if lacking:
         raise ValueError(
-            f"{other.path} has no column {lost[0]!r}, which {first.path} has; it has {listed(list(other.types))}."
+            f"{other.path} has no column {lacking[0]!r}, which {first.path} has; it has "
+            f"{join_names(list(other.types))}."
         )
     more = [name for name in other.types if name not in first.types]
     if more:
         raise ValueError(f"{other.path} has a column {more[0]!r}, which {first.path} does not have.")
     joined = dict(types)
-    for name, held in types.items():
-        both = {held, other.types[name]} - {NOTHING}
+    for name, kind in types.items():
+        both = {kind, other.types[name]} - {NOTHING}
         if len(both) > 1 and not both <= NUMERIC:
             raise ValueError(
-                f"Column {name!r} holds {other.types[name]} in {other.path}, and {held} in {first.path}: make all "
+                f"Column {name!r} holds {other.types[name]} in {other.path}, and {kind} in {first.path}: make all "
                 "files alike."
             )
         joined[name] = NUMBERS if len(both) > 1 else next(iter(both), NOTHING)

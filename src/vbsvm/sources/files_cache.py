@@ -1,4 +1,4 @@
-"""A folder in which encoded rows lie as memory-mapped arrays, so that files are read and encoded once.
+"""A cache folder of encoded rows as memory-mapped arrays, so that files are read and encoded once.
 
 Rows are written into a folder of another name, which gets its own when it is whole: whoever looks finds all of it or
 nothing. Two processes may write the same rows at once: the first one to be ready is used by both.
@@ -28,19 +28,19 @@ from vbsvm.version import __version__
 
 FORMAT, SCHEMA = "vbsvm rows", 4
 LEARNED = "learned.vbsvm"
-CLIMB = ".climb"
-# Bytes that are read at a time for a checksum.
+CHECKPOINT = ".climb"
+# Bytes read at a time for a checksum.
 CHUNK = 1 << 20
 REGISTRY = Registry(ROWS)
-# Folders that a killed process has left behind, and rows of a fit that nobody has gone on with, are removed after days.
+# Ages at which partial folders of killed processes and unused rows are removed.
 DAY = 86_400.0
-LEFT_BEHIND, FORGOTTEN = 2 * DAY, 30 * DAY
+PARTIAL_AGE, UNUSED_AGE = 2 * DAY, 30 * DAY
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class CachedRows:
-    """Arrays by name, and what was learned with them."""
+    """Cached arrays by name, and what was learned with them."""
 
     arrays: Mapping[str, NDArray[Any]]
     learned: Any
@@ -50,23 +50,23 @@ class CachedRows:
 @final
 @dataclass(frozen=True, eq=False)
 class Cache:
-    """Where the rows of these files are, encoded in this way; ``kept`` where the user has named the folder."""
+    """Location of the encoded rows of some files; ``permanent`` if the user has named the folder."""
 
     root: Path
     key: str
-    kept: bool
+    permanent: bool
     limit: int
 
     @staticmethod
-    def of(root: Any, about: Mapping[str, Any], limit: int) -> "Cache":
-        """The cache in a folder, or in the user's own; ``about`` is all that encoded rows depend on."""
+    def locate(root: Any, about: Mapping[str, Any], limit: int) -> "Cache":
+        """The cache in this folder, or in the user's cache folder; ``about`` determines the key."""
         text = json.dumps({**about, "vbsvm": __version__, "schema": SCHEMA}, sort_keys=True, default=repr)
         key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        place = _users() if root is None else Path(root).expanduser()
+        place = _user_cache() if root is None else Path(root).expanduser()
         return Cache(place.absolute(), key, root is not None, limit)
 
-    def found(self, *, verify: bool = True) -> CachedRows | None:
-        """Rows that were encoded before; None where there are none, or where they are damaged.
+    def load(self, *, verify: bool = True) -> CachedRows | None:
+        """Load cached rows; None if there are none or they are damaged.
 
         ``verify`` reads all of them once, to compare them with the checksums that were written with them.
         """
@@ -81,42 +81,42 @@ class Cache:
             return None
         with suppress(OSError):
             os.utime(place)
-        return CachedRows(arrays, learned, Pages(list(arrays.values()), self.limit, place, kept=self.kept))
+        return CachedRows(arrays, learned, Pages(list(arrays.values()), self.limit, place, permanent=self.permanent))
 
     @contextmanager
-    def building(self) -> "Iterator[Writer]":
-        """A place to write rows to; they can be found once the writer has been given what was learned."""
-        with _told(self.root):
+    def create(self) -> "Iterator[Writer]":
+        """Yield a writer; its rows become visible when it has been finished."""
+        with _explained_errors(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
-            _sweep(self.root, forgotten=not self.kept)
-            beside = self.root / f".{self.key}.{secrets.token_hex(4)}.part"
-            beside.mkdir()
+            _remove_stale(self.root, unused=not self.permanent)
+            temporary = self.root / f".{self.key}.{secrets.token_hex(4)}.part"
+            temporary.mkdir()
         try:
-            with _told(self.root):
-                writer = Writer(beside, {}, self.limit)
+            with _explained_errors(self.root):
+                writer = Writer(temporary, {}, self.limit)
                 yield writer
                 writer.release()
             place = self.root / self.key
             try:
-                beside.rename(place)
+                temporary.rename(place)
             except OSError:
-                if self.found() is None:  # what is there is damaged
+                if self.load() is None:  # what is there is damaged
                     shutil.rmtree(place, ignore_errors=True)
-                    beside.rename(place)
+                    temporary.rename(place)
         finally:
-            shutil.rmtree(beside, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 @final
 class Writer:
-    """Arrays that are written, in a folder that nobody looks into yet."""
+    """Writes arrays into a temporary folder."""
 
     def __init__(self, folder: Path, arrays: dict[str, NDArray[Any]], limit: int) -> None:
         self._folder, self._arrays, self._limit = folder, arrays, limit
         self._pages = Pages([], limit)
 
     def array(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """An array of this name to write into.
+        """Create an array of this name to write into, with its disk space allocated.
 
         All of its room on disk is taken now: while a map is written to, a lack of it would end the process.
         """
@@ -125,57 +125,57 @@ class Writer:
             header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_2_0(file, header)
             file.flush()
-            _take_room(file.fileno(), file.tell(), int(np.prod(shape)) * np.dtype(dtype).itemsize)
-        found = np.lib.format.open_memmap(path, mode="r+") if np.prod(shape) else np.empty(shape, dtype)
-        self._arrays[name] = found
+            _allocate(file.fileno(), file.tell(), int(np.prod(shape)) * np.dtype(dtype).itemsize)
+        array = np.lib.format.open_memmap(path, mode="r+") if np.prod(shape) else np.empty(shape, dtype)
+        self._arrays[name] = array
         self._pages = Pages(list(self._arrays.values()), self._limit)
-        return np.asarray(found)
+        return np.asarray(array)
 
-    def wrote(self, n_bytes: int) -> None:
-        """Take note that so many bytes were written: they go to disk, and need not stay in memory."""
-        self._pages.seen(n_bytes)
+    def count_bytes(self, n_bytes: int) -> None:
+        """Count bytes that were written, so that their pages can be released."""
+        self._pages.count_bytes(n_bytes)
 
     def finish(self, learned: Any) -> None:
-        """Write what was learned: with it the rows are complete."""
-        for one in self._arrays.values():
-            if isinstance(one, np.memmap):
-                one.flush()
-        shapes = {name: [list(one.shape), one.dtype.str] for name, one in self._arrays.items()}
+        """Write what was learned, and checksums: this completes the cache entry."""
+        for array in self._arrays.values():
+            if isinstance(array, np.memmap):
+                array.flush()
+        shapes = {name: [list(array.shape), array.dtype.str] for name, array in self._arrays.items()}
         tree, arrays = REGISTRY.encode(learned, "what was learned of the rows")
         about = {"arrays": shapes, "checksums": _checksums(self._folder, shapes)}
         archive.write(self._folder / LEARNED, FORMAT, SCHEMA, archive.Archive(about, tree, arrays))
 
     def release(self) -> None:
-        """Let go of the arrays."""
+        """Release the arrays."""
         self._pages.release()
         self._arrays.clear()
 
 
 @final
-class SortedPlaces:
-    """Where rows go that come piece by piece: one after another, or sorted by group, in the order of their coming.
+class RowPositions:
+    """Positions of rows that come in pieces: consecutive, or stably sorted by group.
 
-    ``counts`` are the numbers of rows of each group; None where there are no groups.
+    ``counts`` are the numbers of rows by group, or None without groups.
     """
 
     def __init__(self, counts: NDArray[np.intp] | None) -> None:
         self._next = 0 if counts is None else np.cumsum(counts) - counts
 
-    def of(self, n_rows: int, groups: NDArray[np.intp] | None) -> slice | NDArray[np.intp]:
-        """Places of the next rows, of these groups."""
+    def next_rows(self, n_rows: int, groups: NDArray[np.intp] | None) -> slice | NDArray[np.intp]:
+        """Positions of the next rows, of these groups."""
         if groups is None or isinstance(self._next, int):
             begin, self._next = self._next, self._next + n_rows
             return slice(begin, begin + n_rows)
         order = np.argsort(groups, kind="stable")
-        met, first, counts = np.unique(groups[order], return_index=True, return_counts=True)
+        present, first, counts = np.unique(groups[order], return_index=True, return_counts=True)
         places = np.empty(n_rows, dtype=np.intp)
-        places[order] = np.repeat(self._next[met] - first, counts) + np.arange(n_rows)
-        self._next[met] += counts
+        places[order] = np.repeat(self._next[present] - first, counts) + np.arange(n_rows)
+        self._next[present] += counts
         return places
 
 
-def _users() -> Path:
-    """The folder for what can be made again, as the system has it."""
+def _user_cache() -> Path:
+    """The user's cache folder on this system."""
     if os.name == "nt":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     else:
@@ -184,28 +184,28 @@ def _users() -> Path:
 
 
 def _mapped(path: Path, shape: list[int], dtype: str) -> NDArray[Any]:
-    """An array in a file, which must be what was written."""
-    found = np.load(path, mmap_mode="r" if np.prod(shape) else None, allow_pickle=False)
-    if list(found.shape) != shape or found.dtype.str != dtype:
+    """Memory-map an array file, and check its shape and type."""
+    array = np.load(path, mmap_mode="r" if np.prod(shape) else None, allow_pickle=False)
+    if list(array.shape) != shape or array.dtype.str != dtype:
         raise ValueError(f"{path} is not what was written")
-    return found.view(np.ndarray)
+    return array.view(np.ndarray)
 
 
 def _checksums(folder: Path, names: Iterable[str]) -> dict[str, list[int]]:
-    """Size and CRC-32 of each array's file. They are read, not mapped: what was read is no memory of the process."""
-    found: dict[str, list[int]] = {}
+    """Size and CRC-32 of each array file, by plain reads, which do not count as memory of the process."""
+    checksums: dict[str, list[int]] = {}
     buffer = memoryview(bytearray(CHUNK))
     for name in names:
         size, crc = 0, 0
         with (folder / f"{name}.npy").open("rb", buffering=0) as file:
             while n_bytes := file.readinto(buffer):
                 size, crc = size + n_bytes, zlib.crc32(buffer[:n_bytes], crc)
-        found[name] = [size, crc]
-    return found
+        checksums[name] = [size, crc]
+    return checksums
 
 
-def _take_room(file: int, begin: int, size: int) -> None:
-    """Make a file so much longer, so that a full disk is told now."""
+def _allocate(file: int, begin: int, size: int) -> None:
+    """Extend a file, so that a full disk raises now."""
     if not size:
         return
     if hasattr(os, "posix_fallocate"):
@@ -217,8 +217,8 @@ def _take_room(file: int, begin: int, size: int) -> None:
 
 
 @contextmanager
-def _told(root: Path) -> Iterator[None]:
-    """Say what to do where rows can't be written."""
+def _explained_errors(root: Path) -> Iterator[None]:
+    """Explain errors of writing the cache."""
     try:
         yield
     except OSError as error:
@@ -232,14 +232,14 @@ def _told(root: Path) -> Iterator[None]:
         ) from error
 
 
-def _sweep(root: Path, *, forgotten: bool) -> None:
-    """Remove what killed processes have left, and in the user's own cache rows that were not used for long."""
+def _remove_stale(root: Path, *, unused: bool) -> None:
+    """Remove leftovers of killed processes, and in the user's cache folder rows unused for long."""
     now = time.time()
-    for one in root.iterdir():
+    for entry in root.iterdir():
         with suppress(OSError):
-            age = now - one.stat().st_mtime
-            part = one.name.startswith(".") and one.name.endswith(".part")
-            if one.is_dir() and age > (LEFT_BEHIND if part else FORGOTTEN) and (part or forgotten):
-                shutil.rmtree(one, ignore_errors=True)
-            elif one.suffix == CLIMB and age > FORGOTTEN:
-                one.unlink()
+            age = now - entry.stat().st_mtime
+            part = entry.name.startswith(".") and entry.name.endswith(".part")
+            if entry.is_dir() and age > (PARTIAL_AGE if part else UNUSED_AGE) and (part or unused):
+                shutil.rmtree(entry, ignore_errors=True)
+            elif entry.suffix == CHECKPOINT and age > UNUSED_AGE:
+                entry.unlink()

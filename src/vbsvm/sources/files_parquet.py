@@ -1,4 +1,4 @@
-"""Parquet files, read some rows at a time; the one importer of pyarrow."""
+"""Parquet files, read in pieces; the only module that imports pyarrow."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,32 +15,32 @@ FLOAT32 = "float32 numbers"
 @final
 @dataclass(frozen=True, eq=False)
 class Parquet:
-    """A Parquet file: its name, what its columns hold, and the number of its rows."""
+    """A Parquet file: path, column types, number of rows."""
 
     path: Path
     types: dict[str, str]
     n_rows: int
 
     @staticmethod
-    def of(path: Path) -> "Parquet":
-        """Look at the file's own description."""
-        with _explained(path), _parquet().ParquetFile(path) as file:
+    def open(path: Path) -> "Parquet":
+        """Read the metadata of a file."""
+        with _explained_errors(path), _parquet().ParquetFile(path) as file:
             schema, n_rows = file.schema_arrow, file.metadata.num_rows
             index = (schema.pandas_metadata or {}).get("index_columns", [])
             names = [name for name in schema.names if name not in index]
             twice = [name for name in names if names.count(name) > 1]
-            types = {name: _in_words(schema.field(name).type) for name in names if name not in twice}
+            types = {name: _type_name(schema.field(name).type) for name in names if name not in twice}
         if twice:
             raise ValueError(f"{path} has two columns named {twice[0]!r}: rename one.")
         return Parquet(path, types, n_rows)
 
-    def holding(self, types: dict[str, str]) -> "Parquet":
-        """The same where other files of the table are known as well."""
+    def with_types(self, types: dict[str, str]) -> "Parquet":
+        """The same file with column types that hold for all files of the table."""
         return replace(self, types=types)
 
     def pieces(self, columns: Sequence[str], n_rows: int) -> "Iterator[pd.DataFrame]":
-        """These columns, some rows at a time."""
-        with _explained(self.path), _parquet().ParquetFile(self.path, pre_buffer=False) as file:
+        """Yield these columns in pieces of n rows."""
+        with _explained_errors(self.path), _parquet().ParquetFile(self.path, pre_buffer=False) as file:
             for batch in file.iter_batches(batch_size=n_rows, columns=list(columns)):
                 yield batch.to_pandas()[list(columns)].reset_index(drop=True)
 
@@ -54,8 +54,8 @@ def _parquet() -> Any:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Say in words why a file can't be read: of one that is garbled, pyarrow may raise anything."""
+def _explained_errors(path: Path) -> Iterator[None]:
+    """Turn pyarrow's errors into one message."""
     try:
         yield
     except Exception as error:
@@ -66,34 +66,34 @@ def _explained(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _in_words(held: Any) -> str:
-    """What a column holds; types that become the same values have the same words."""
+def _type_name(dtype: Any) -> str:
+    """Name of a column's type, the same for types that become the same values."""
     import pyarrow.types as types
 
-    if types.is_dictionary(held):
-        held = held.value_type
+    if types.is_dictionary(dtype):
+        dtype = dtype.value_type
     for words, is_one in (
-        ("text", lambda: types.is_string(held) or types.is_large_string(held) or types.is_string_view(held)),
-        ("whole numbers", lambda: types.is_integer(held)),
-        ("true or false", lambda: types.is_boolean(held)),
-        (FLOAT32, lambda: types.is_float32(held) or types.is_float16(held)),
-        ("numbers", lambda: types.is_floating(held)),
-        ("nothing", lambda: types.is_null(held)),
+        ("text", lambda: types.is_string(dtype) or types.is_large_string(dtype) or types.is_string_view(dtype)),
+        ("whole numbers", lambda: types.is_integer(dtype)),
+        ("true or false", lambda: types.is_boolean(dtype)),
+        (FLOAT32, lambda: types.is_float32(dtype) or types.is_float16(dtype)),
+        ("numbers", lambda: types.is_floating(dtype)),
+        ("nothing", lambda: types.is_null(dtype)),
     ):
         if is_one():
             return words
-    return str(held)
+    return str(dtype)
 
 
 @final
 class ParquetWriter:
-    """A Parquet file that is written piece by piece; all pieces have the types of the first."""
+    """Writes a Parquet file piece by piece, with the types of the first piece."""
 
     def __init__(self, file: Any) -> None:
         self._file, self._writer, self._schema = file, None, None
 
     def __enter__(self) -> "ParquetWriter":
-        """Begin with the first piece."""
+        """Check that pyarrow is installed."""
         _parquet()
         return self
 
@@ -108,6 +108,6 @@ class ParquetWriter:
         self._writer.write_table(table.cast(self._schema))
 
     def __exit__(self, *error: object) -> None:
-        """End the file."""
+        """Close the file."""
         if self._writer is not None:
             self._writer.close()

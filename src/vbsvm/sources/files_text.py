@@ -1,4 +1,4 @@
-"""Text files such as CSV: opened and unpacked, recognised, and parsed by pandas, whole or some rows at a time.
+"""Text files such as CSV: opened, decompressed, recognised, and parsed by pandas, whole or in pieces.
 
 In columns of numbers NA and the like are missing values, in columns of text only empty cells. What a column holds is
 known when all of it has been seen, so that a file is read once before anything is learned from it.
@@ -28,16 +28,16 @@ QUOTED = re.compile(r'"(?:[^"]|"")*(?:"|$)')
 COMMA_NUMBER = re.compile(r"\s*[+-]?\d*(?:,\d+)?(?:[eE][+-]?\d+)?\s*")
 WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2},\d{3}\s*")
-# What means a missing value among numbers: what pandas takes for one.
+# Missing values in numeric columns: pandas' defaults.
 MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA"),
     *("NULL", "NaN", "None", "n/a", "nan", "null"),
 )
-# Rows that are looked at together to see what columns hold: no more than so many, and than take so many bytes.
-LOOK, LOOK_BYTES = 50_000, 2**23
-FIRST_LOOK = 1000
-# Bytes of a line: more than a million columns take.
-LONGEST_LINE = 2**25
+# Maximum number and bytes of the rows scanned together for column types.
+SCAN_ROWS, SCAN_BYTES = 50_000, 2**23
+FIRST_SCAN = 1000
+# Maximum bytes of a line: enough for a million columns.
+MAX_LINE = 2**25
 # Text is words, or numbers with commas in them.
 WORDS, COMMAS = "words", "numbers with commas"
 NOTHING, WHOLE_NUMBERS, NUMBERS, TRUTH, TEXT = "nothing", "whole numbers", "numbers", "true or false", "text"
@@ -68,7 +68,7 @@ _DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zipfile.BadZ
 @final
 @dataclass(frozen=True)
 class TextReader:
-    """A text file that can be read more than once: its name in errors, and what opens its bytes."""
+    """A text file that can be read repeatedly: its name in errors, and a function that opens its bytes."""
 
     name: str
     open_bytes: Callable[[], AbstractContextManager[Any]]
@@ -123,15 +123,15 @@ class TextReader:
                 longer = len(next((row for row in rows if not _is_blank(row)), names)) > len(names)
             except csv.Error:  # of a cell that is too long for csv, pandas tells what is wrong
                 longer = False
-        require_different(self.name, [name for name in names if name.strip()])
+        check_different(self.name, [name for name in names if name.strip()])
         if longer:  # of such a file pandas would drop cells, with a warning that other threads can hide
-            self.require_even(sep)
+            self.check_even(sep)
         return sep, names
 
     def frames(
-        self, sep: str, decimal: str, n_rows: int | None = None, room: int | None = None, **options: Any
+        self, sep: str, decimal: str, n_rows: int | None = None, max_bytes: int | None = None, **options: Any
     ) -> "Iterator[pd.DataFrame]":
-        """Tables of up to ``n_rows`` rows, or one of all rows; with ``room``, of no more than take so many bytes."""
+        """Yield tables of up to ``n_rows`` rows (None: all) and, if given, of up to ``max_bytes`` each."""
         import pandas as pd
         from pandas.errors import ParserError
 
@@ -143,7 +143,7 @@ class TextReader:
                     yield parsed
                     return
                 with parsed as frames:
-                    yield from frames if room is None else _within(frames, n_rows, room)
+                    yield from frames if max_bytes is None else _within(frames, n_rows, max_bytes)
         except ParserError as error:
             if "read(nbytes) on source failed" in str(error):  # pandas drops an error without a message, as Ctrl-C is
                 raise KeyboardInterrupt from error
@@ -152,11 +152,11 @@ class TextReader:
                 line = int(opened[1]) + 1
                 raise ValueError(f"{self.name}: a quotation mark that opens in line {line} is not closed.") from error
             for trailing in (1, 0):
-                self.require_even(sep, trailing)
+                self.check_even(sep, trailing)
             raise ValueError(f"{self.name} can't be read as text: {error}") from error
 
-    def require_even(self, sep: str, trailing: int = 1) -> None:
-        """Refuse a row with fewer cells than the header has names, or with more but ``trailing`` empty ones."""
+    def check_even(self, sep: str, trailing: int = 1) -> None:
+        """Raise if a row has fewer cells than the header has names, or more than ``trailing`` empty ones ."""
         with self.lines() as lines:
             rows = csv.reader(lines, delimiter=sep)
             n_names = None
@@ -179,7 +179,7 @@ class TextReader:
 
 
 def _unpacked(name: str, raw: Any, stack: ExitStack) -> Any:
-    """The bytes of a packed file, by the ending of its name."""
+    """The decompressed bytes of a file, by its suffix."""
     packing = Path(name.lower()).suffix
     head = raw.peek(8) if packing in PACKED else b""
     if not head:
@@ -214,7 +214,7 @@ class _CheckedBytes(io.RawIOBase):
         n_bytes = self._raw.readinto(buffer)
         block = bytes(buffer[:n_bytes])
         if not self._begun:
-            self._require_text(block)
+            self._check_text(block)
             self._begun = True
         if b"\0" in block:
             line = self._n_lines + block[: block.index(b"\0")].count(b"\n") + 1
@@ -222,11 +222,11 @@ class _CheckedBytes(io.RawIOBase):
         self._n_lines += block.count(b"\n")
         end = max(block.rfind(b"\n"), block.rfind(b"\r"))
         self._line_bytes = self._line_bytes + n_bytes if end < 0 else n_bytes - end - 1
-        if self._line_bytes > LONGEST_LINE:
-            raise ValueError(f"{self._name} can't be read as text: it has a line of more than {LONGEST_LINE >> 20} MB.")
+        if self._line_bytes > MAX_LINE:
+            raise ValueError(f"{self._name} can't be read as text: it has a line of more than {MAX_LINE >> 20} MB.")
         return n_bytes
 
-    def _require_text(self, head: bytes) -> None:
+    def _check_text(self, head: bytes) -> None:
         kind = next((kind for begin, kind in _OTHERS.items() if head.startswith(begin)), None)
         if head.startswith(_UTF16) or head[1:2] == b"\0" or (head[:1] == b"\0" and head[1:2].isalnum()):
             kind = "UTF-16 text: save it as UTF-8, which Excel calls “CSV UTF-8”"
@@ -237,14 +237,14 @@ class _CheckedBytes(io.RawIOBase):
 
 
 def separator_of(header: str, usual: str) -> str:
-    """The usual separator, or where the header has none of it outside of quotes, the most frequent of the others."""
+    """The usual separator if the header contains it outside of quotes, else the most frequent other one."""
     bare = QUOTED.sub("", header)
     other = max((sign for sign in SEPARATORS if sign != usual), key=bare.count)
     return usual if usual in bare or other not in bare else other
 
 
-def require_different(path: str, names: Sequence[str]) -> None:
-    """Refuse two columns of one name."""
+def check_different(path: str, names: Sequence[str]) -> None:
+    """Reject duplicate column names."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -256,23 +256,23 @@ def _is_blank(row: list[str]) -> bool:
     return len(row) < 2 and not "".join(row).strip()
 
 
-def _within(reader: Any, n_rows: int, room: int) -> "Iterator[pd.DataFrame]":
-    """Few rows first, and then as many as take the room by what these took: wide rows and long text take more."""
-    take = min(n_rows, FIRST_LOOK)
+def _within(reader: Any, n_rows: int, max_bytes: int) -> "Iterator[pd.DataFrame]":
+    """Read pieces of up to n rows and about ``max_bytes``, by the row size of the last piece."""
+    n_next = min(n_rows, FIRST_SCAN)
     while True:
         try:
-            frame = reader.get_chunk(take)
+            frame = reader.get_chunk(n_next)
         except StopIteration:
             return
         yield frame
-        each = int(frame.memory_usage(deep=True).sum()) // max(1, len(frame))
-        take = max(1, min(n_rows, room // max(1, each)))
+        row_bytes = int(frame.memory_usage(deep=True).sum()) // max(1, len(frame))
+        n_next = max(1, min(n_rows, max_bytes // max(1, row_bytes)))
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ColumnContents:
-    """What has been seen of a column: kinds of its values, whether some are missing, and whether some are fractions.
+    """Summary of a column: kinds of values, and whether some are missing or fractional.
 
     ``commas`` are those in numbers: True where one may separate thousands, False where it can't.
     """
@@ -284,8 +284,8 @@ class ColumnContents:
     commas: frozenset[bool]
 
     @staticmethod
-    def of(column: Any) -> "ColumnContents":
-        """Look at some rows."""
+    def from_values(column: Any) -> "ColumnContents":
+        """Summarise some rows."""
         known = column.dropna()
         missing, fractions, commas = len(known) < len(column), False, frozenset[bool]()
         if not len(known):
@@ -305,7 +305,7 @@ class ColumnContents:
         return ColumnContents(len(column), frozenset([kind]), missing, fractions, commas)
 
     def __add__(self, other: "ColumnContents") -> "ColumnContents":
-        """Look at both."""
+        """Join the summaries of two sets of rows."""
         return ColumnContents(
             self.n_rows + other.n_rows,
             self.kinds | other.kinds,
@@ -315,8 +315,8 @@ class ColumnContents:
         )
 
     @property
-    def held(self) -> str:
-        """What the column holds."""
+    def kind(self) -> str:
+        """The column's type."""
         kinds = self.kinds - {NOTHING}
         if not kinds:
             return NOTHING
@@ -326,30 +326,32 @@ class ColumnContents:
 
 
 def contents(frames: "Iterable[pd.DataFrame]") -> dict[str, ColumnContents]:
-    """What all columns hold."""
+    """Summaries of all columns."""
     columns: dict[str, ColumnContents] = {}
     for frame in frames:
         for name in map(str, frame.columns):
-            here = ColumnContents.of(frame.loc[:, name])
-            columns[name] = columns[name] + here if name in columns else here
+            column = ColumnContents.from_values(frame.loc[:, name])
+            columns[name] = columns[name] + column if name in columns else column
     return columns
 
 
 def comma_columns(columns: dict[str, ColumnContents], text: Collection[str]) -> list[str]:
-    """Columns of numbers that are written with commas; those in ``text`` are text in any case."""
-    return [name for name, one in columns.items() if name not in text and WORDS not in one.kinds and one.commas]
+    """Columns of numbers written with commas; those in ``text`` are always text."""
+    return [
+        name for name, column in columns.items() if name not in text and WORDS not in column.kinds and column.commas
+    ]
 
 
 def decimal_commas(columns: dict[str, ColumnContents], sep: str, text: Collection[str]) -> bool:
-    """Whether decimals are separated by commas: numbers are written so, and nothing speaks against it."""
+    """Whether commas are decimal separators."""
     certain = any(False in columns[name].commas for name in comma_columns(columns, text))
-    return certain and sep != "," and not any(one.fractions for one in columns.values())
+    return certain and sep != "," and not any(column.fractions for column in columns.values())
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Text:
-    """A text file: its name, what its columns hold, and its signs."""
+    """A text file: path, column types, number of rows, separators."""
 
     path: Path
     types: dict[str, str]
@@ -358,35 +360,37 @@ class Text:
     decimal: str
 
     @staticmethod
-    def of(path: Path, usual: str, sep: str | None, decimal: str | None, text: Collection[str] = ()) -> "Text":
-        """Read the file once to see what its columns hold; those in ``text`` are text in any case."""
+    def scan(path: Path, usual: str, sep: str | None, decimal: str | None, text: Collection[str] = ()) -> "Text":
+        """Read the file once to find its column types; columns in ``text`` are always text."""
         reader = _reader(path)
         sep, names = reader.header(usual, sep)
-        columns = contents(reader.frames(sep, decimal or ".", LOOK, LOOK_BYTES))
+        columns = contents(reader.frames(sep, decimal or ".", SCAN_ROWS, SCAN_BYTES))
         if decimal is None and decimal_commas(columns, sep, text):
-            decimal, columns = ",", contents(reader.frames(sep, ",", LOOK, LOOK_BYTES))
+            decimal, columns = ",", contents(reader.frames(sep, ",", SCAN_ROWS, SCAN_BYTES))
         if columns and next(reversed(columns.values())).missing:
-            reader.require_even(sep)
+            reader.check_even(sep)
         types = {
-            name: TEXT if name in text else one.held for name, one in columns.items() if name in names and name.strip()
+            name: TEXT if name in text else column.kind
+            for name, column in columns.items()
+            if name in names and name.strip()
         }
-        n_rows = max((one.n_rows for one in columns.values()), default=0)
+        n_rows = max((column.n_rows for column in columns.values()), default=0)
         return Text(path, types, n_rows, sep, decimal or ".")
 
-    def holding(self, types: dict[str, str]) -> "Text":
-        """The same where other files of the table are known as well."""
+    def with_types(self, types: dict[str, str]) -> "Text":
+        """The same file with column types that hold for all files of the table."""
         return replace(self, types=types)
 
     def pieces(self, columns: Sequence[str], n_rows: int) -> "Iterator[pd.DataFrame]":
-        """These columns, some rows at a time."""
-        held = {name: self.types[name] for name in columns}
-        words = {name: [""] if kind == TEXT else list(MISSING) for name, kind in held.items()}
-        types = {name: _TYPES[kind] for name, kind in held.items() if kind in _TYPES}
+        """Yield these columns in pieces of n rows."""
+        kinds = {name: self.types[name] for name in columns}
+        na_values = {name: [""] if kind == TEXT else list(MISSING) for name, kind in kinds.items()}
+        types = {name: _TYPES[kind] for name, kind in kinds.items() if kind in _TYPES}
         # Of columns that are not named in it, pandas takes no word for a missing value.
-        options = {"usecols": list(columns), "dtype": types, "na_values": words, "keep_default_na": False}
+        options = {"usecols": list(columns), "dtype": types, "na_values": na_values, "keep_default_na": False}
         for frame in _reader(self.path).frames(self.sep, self.decimal, n_rows, **options):
             table = frame[list(columns)].reset_index(drop=True)
-            yield table.assign(**{name: table[name].astype(object) for name, kind in held.items() if kind == TEXT})
+            yield table.assign(**{name: table[name].astype(object) for name, kind in kinds.items() if kind == TEXT})
 
 
 def _reader(path: Path) -> TextReader:

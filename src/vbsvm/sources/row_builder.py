@@ -1,4 +1,4 @@
-"""Encoded rows become rows of a layout: the one place where that is done, in fitting and in prediction."""
+"""Build rows of a layout from encoded rows, for fitting and prediction alike."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -23,9 +23,9 @@ from vbsvm.model.matrices import DenseMatrix
 @final
 @dataclass(frozen=True, eq=False)
 class Grouping:
-    """The group of each row, by number, and which design columns multiply the groups' effects.
+    """Group index of each row, and the design columns that the group effects multiply.
 
-    Where ``has_unseen``, the number may be ``UNSEEN``: such a row has none of the effects.
+    With ``has_unseen``, the index may be ``UNSEEN``: such a row has no group effects.
     """
 
     index: NDArray[np.intp]
@@ -34,18 +34,18 @@ class Grouping:
     has_unseen: bool = False
 
     @staticmethod
-    def of(factor: FactorPlan, levels: NDArray[np.intp]) -> "Grouping":
-        """The groups of rows that have these levels of a factor."""
+    def from_levels(factor: FactorPlan, levels: NDArray[np.intp]) -> "Grouping":
+        """Build it from a factor and the level of each row."""
         return Grouping(levels, len(factor.levels), factor.slopes, bool((levels == UNSEEN).any()))
 
     @property
     def size(self) -> int:
-        """Number of effects."""
+        """Number of group effects."""
         return self.n_groups * len(self.slopes)
 
     @cached_property
     def is_sorted(self) -> bool:
-        """Whether the rows lie in the order of their groups, so that a block of them knows a few groups only."""
+        """Whether rows are sorted by group, so that a block contains few groups."""
         return not (self.index[1:] < self.index[:-1]).any()
 
     def take(self, which: Any) -> "Grouping":
@@ -53,7 +53,7 @@ class Grouping:
         return replace(self, index=self.index[which])
 
     def factor(self, design: Array) -> Factor:
-        """The factor in these rows of the design; z is 0 in rows of unseen groups, so that they add nothing."""
+        """The factor for these design rows; z is 0 for unseen groups."""
         index, z = self.index, design[:, self.slopes]
         if self.has_unseen:
             unseen = index == UNSEEN
@@ -61,35 +61,35 @@ class Grouping:
         return Factor(index, self.n_groups, z, self.slopes)
 
     def unseen_effects(self, design: Array) -> Array:
-        """What multiplies the effects of unseen groups, and 0 in all other rows."""
+        """Covariates of the effects of unseen groups; 0 in all other rows."""
         return design[:, self.slopes] * (self.index == UNSEEN)[:, None]
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class MissingInputs:
-    """Which columns may miss values, what a unit of a missing one adds to columns derived from it, and its shift.
+    """Columns with missing values, the change of derived columns per unit of a missing one, and its shift.
 
-    ``multipliers`` (rows × derived) are on the scale of the raw columns. ``beside`` (rows × regressors) is what missing
-    values are conditional on beside columns of the design: labels. ``adapt`` says whether they adapt to what the
-    coefficients make of the labels.
+    ``multipliers`` (rows × derived) are on the scale of the raw columns. ``auxiliary`` (rows × regressors) are
+    regressors of the missing values that are not in the design: labels. ``adapt``: whether the missing values are
+    inferred jointly with the coefficients.
     """
 
     inputs: Inputs
     multipliers: Array
     shift: Array
-    beside: Array
+    auxiliary: Array
     adapt: bool = True
 
     def take(self, which: Any) -> "MissingInputs":
         """The same of some rows."""
-        return replace(self, multipliers=self.multipliers[which], beside=self.beside[which])
+        return replace(self, multipliers=self.multipliers[which], auxiliary=self.auxiliary[which])
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Patterns:
-    """Which rows miss inputs, and the patterns of those that do."""
+    """Mask of the incomplete rows, and their missing-data patterns."""
 
     incomplete: NDArray[np.bool_]
     groups: tuple[PatternGroup, ...]
@@ -98,34 +98,34 @@ class Patterns:
 @final
 @dataclass(frozen=True, eq=False)
 class RowBuilder:
-    """A block of encoded rows, with NaN for missing inputs, and how they become rows of the layout at hand.
+    """A block of encoded rows, with NaN for missing inputs, and the settings of the layout that they are built for.
 
-    The last ``n_carried`` columns of the design have no coefficients; the last of the groupings is the arrow's tail.
+    The last ``n_random_only`` design columns have no fixed coefficients; the last of the groupings is the arrow's tail.
     """
 
     index: int
     design: Array
-    signs: Array
+    y: Array
     weights: Array
     recipe: Recipe
-    n_carried: int = 0
+    n_random_only: int = 0
     groupings: tuple[Grouping, ...] = ()
     missing_inputs: MissingInputs | None = None
     wide: bool = False
 
     def patterns(self) -> Patterns:
-        """Find the rows that miss inputs."""
+        """Find the incomplete rows and their missing-data patterns."""
         assert self.missing_inputs is not None
         missing = np.isnan(self.design[:, self.missing_inputs.inputs.variables])
         incomplete = np.asarray(missing.any(axis=1))
         return Patterns(incomplete, pattern_groups(missing[incomplete]))
 
-    def whole(self) -> Any:
-        """All rows, taken as complete."""
+    def all_rows(self) -> Any:
+        """All rows, treated as complete."""
         return self._rows(self.design, slice(None))
 
     def parts(self, patterns: Patterns) -> Iterator[tuple[NDArray[np.intp], Any]]:
-        """Complete and incomplete rows where there are any, each with their places in the block."""
+        """Yield the complete and the incomplete rows, if any, each with its row index in the block."""
         if not patterns.incomplete.all():
             which = np.flatnonzero(~patterns.incomplete)
             yield which, self._rows(self._taken(which), which)
@@ -134,16 +134,16 @@ class RowBuilder:
             yield which, self._incomplete(which, patterns.groups)
 
     def _taken(self, which: NDArray[np.intp]) -> Array:
-        """A copy of some rows, column by column like the work space."""
+        """A copy of some rows in column-major order, like the work space."""
         return self.design.T[:, which].T
 
     def _rows(self, design: Array, which: Any) -> Any:
-        """Rows of the layout with any design, and with labels, weights and groups of these rows of the block."""
-        n_fixed = self.recipe.n_columns - self.n_carried
-        signs, weights = self.signs[which], self.weights[which]
+        """Rows of the layout with this design and the labels, weights and groups of the selected rows."""
+        n_fixed = self.recipe.n_columns - self.n_random_only
+        y, weights = self.y[which], self.weights[which]
         if self.wide:
-            return DualRows(self.index, design[:, :n_fixed], signs, weights)
-        rows = DenseRows(self.index, DenseMatrix(design[:, :n_fixed]), signs, weights)
+            return DualRows(self.index, design[:, :n_fixed], y, weights)
+        rows = DenseRows(self.index, DenseMatrix(design[:, :n_fixed]), y, weights)
         if not self.groupings:
             return rows
         *factors, tail = (grouping.take(which).factor(design) for grouping in self.groupings)
@@ -157,7 +157,7 @@ class RowBuilder:
         design = self._taken(which)
         return IncompleteRows(
             self.index,
-            self.signs[which],
+            self.y[which],
             self.weights[which],
             lambda design, part: self._rows(design, which[part]),
             design,
@@ -165,6 +165,6 @@ class RowBuilder:
             inputs,
             write_zeros(design, inputs, derived),
             missing_inputs.shift,
-            missing_inputs.beside[which],
+            missing_inputs.auxiliary[which],
             missing_inputs.adapt,
         )

@@ -1,4 +1,4 @@
-"""Rows of a scipy.sparse array: read in blocks, standardised by algebra, never written out as a whole."""
+"""Rows of a scipy.sparse array: read in blocks, standardised implicitly, never materialised."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from scipy.sparse import csr_array, hstack
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.row_sums import block_rows
-from vbsvm.design.scaling import FAR, Recipe, counted_rows
+from vbsvm.design.scaling import FAR, Recipe, positive_weight_rows
 from vbsvm.missing.categories import LevelCounts
 from vbsvm.missing.distributions import InputDistribution, InputSums
 from vbsvm.model.layouts.dense import DenseRows
@@ -24,16 +24,16 @@ from vbsvm.sources.block_source import BlockSource, runs
 
 T = TypeVar("T")
 
-# Pairs of entries that are kept from pass to pass: 200 MB. More are formed anew, block by block.
-MOST_KEPT = 2**24
-# Pairs of a block for each cell of its gram.
+# Maximum number of entry pairs cached between passes: 200 MB. More are recomputed, block by block.
+MAX_CACHED = 2**24
+# Entry pairs of a block per cell of its gram.
 PAIRS_OF_A_CELL = 4
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class SparseTable:
-    """Rows that count, in CSR and float64, and how their columns are standardised by algebra.
+    """Rows of positive weight as CSR in float64, with the columns' implicit standardisation.
 
     Products of raw columns lose digits where a column lies far from zero in units of its scale. Nearly all of its
     entries are stored then, so that such a column is centred in place, with hardly an entry more.
@@ -43,9 +43,9 @@ class SparseTable:
     recipe: Recipe
 
     @staticmethod
-    def of(X: Any, weights: Array, recipe: Recipe) -> "SparseTable":
-        """The rows of positive weight."""
-        X = counted_rows(X, weights)
+    def from_rows(X: Any, weights: Array, recipe: Recipe) -> "SparseTable":
+        """Take the rows of positive weight."""
+        X = positive_weight_rows(X, weights)
         X = csr_array((X.data.astype(np.float64, copy=False), X.indices, X.indptr), shape=X.shape)
         far = np.abs(recipe.centre) > FAR * recipe.scale
         if not far.any():
@@ -54,32 +54,32 @@ class SparseTable:
 
     @cached_property
     def size(self) -> int:
-        """Rows in a block: so many that adding two grams costs little beside forming one."""
+        """Number of rows per block, such that adding two grams is cheap beside forming one."""
         n_rows, n_columns = self.X.shape
         n_blocks = max(1, self.n_pairs // (PAIRS_OF_A_CELL * max(n_columns, 1) ** 2))
         return max(block_rows(n_columns), -(-n_rows // n_blocks))
 
     @cached_property
     def n_pairs(self) -> int:
-        """Pairs of entries in all rows."""
+        """Number of pairs of stored entries within rows."""
         return n_pairs(np.diff(self.X.indptr))
 
     @cached_property
     def design(self) -> SparseDesign:
-        """All rows, for the dual layout."""
-        return SparseDesign.of(self.whole)
+        """All rows as the design of the dual layout."""
+        return SparseDesign.from_matrix(self.whole)
 
     @cached_property
     def whole(self) -> SparseMatrix:
-        """All rows."""
+        """All rows as one matrix."""
         return SparseMatrix(self.X, self.recipe.centre, self.recipe.scale, self.recipe.intercept)
 
     def matrix(self, index: int) -> SparseMatrix:
-        """The rows of a block."""
-        return self._kept[index] if self.n_pairs <= MOST_KEPT else self._matrix(index)
+        """The rows of block k."""
+        return self._cached_blocks[index] if self.n_pairs <= MAX_CACHED else self._matrix(index)
 
     @cached_property
-    def _kept(self) -> tuple[SparseMatrix, ...]:
+    def _cached_blocks(self) -> tuple[SparseMatrix, ...]:
         return tuple(map(self._matrix, range(max(1, -(-self.X.shape[0] // self.size)))))
 
     def _matrix(self, index: int) -> SparseMatrix:
@@ -87,7 +87,7 @@ class SparseTable:
         return SparseMatrix(rows, recipe.centre, recipe.scale, recipe.intercept)
 
     def _rows(self, begin: int) -> Any:
-        """Rows of a block, which share their memory with the others."""
+        """Rows of a block as views."""
         n_rows, n_columns = self.X.shape
         end = min(begin + self.size, n_rows)
         where = slice(self.X.indptr[begin], self.X.indptr[end])
@@ -96,26 +96,26 @@ class SparseTable:
 
 
 def _centred(X: Any, chosen: NDArray[np.bool_], centre: Array) -> Any:
-    """X with its chosen columns centred and stored in full."""
-    moved = csr_array(X[:, np.flatnonzero(chosen)].toarray() - centre[chosen])
+    """X with the chosen columns centred and stored densely."""
+    dense_centred = csr_array(X[:, np.flatnonzero(chosen)].toarray() - centre[chosen])
     places = np.argsort(np.concatenate([np.flatnonzero(~chosen), np.flatnonzero(chosen)]))
-    together: Any = hstack([X[:, np.flatnonzero(~chosen)], moved], format="csr")
-    found = csr_array(together[:, places])
-    found.sort_indices()
-    return found
+    stacked: Any = hstack([X[:, np.flatnonzero(~chosen)], dense_centred], format="csr")
+    result = csr_array(stacked[:, places])
+    result.sort_indices()
+    return result
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Sparse(BlockSource):
-    """A CSR array, its labels ±1 and its weights; without groups and missing values.
+    """A CSR array with labels ±1 and weights; without groups and missing values.
 
     A ``wide`` table has many more columns than rows: the dual layout. ``table`` are the rows of positive weight, which
     sources share that differ in labels and in the size of weights.
     """
 
     X: Any
-    signs: Array
+    y: Array
     weights: Array
     recipe: Recipe
     table: SparseTable
@@ -127,21 +127,21 @@ class Sparse(BlockSource):
     pages: ClassVar[None] = None
 
     @staticmethod
-    def of(X: Any, signs: Array, weights: Array, recipe: Recipe) -> "Sparse":
-        """The source of an array in CSR, sorted and without duplicates."""
-        return Sparse(X, signs, weights, recipe, SparseTable.of(X, weights, recipe))
+    def from_csr(X: Any, y: Array, weights: Array, recipe: Recipe) -> "Sparse":
+        """The source of a CSR array in canonical format."""
+        return Sparse(X, y, weights, recipe, SparseTable.from_rows(X, weights, recipe))
 
     @property
     def n_rows(self) -> int:
-        """Number of rows that count."""
+        """Number of rows of positive weight."""
         return self.table.X.shape[0]
 
-    def row_runs(self) -> Iterator[slice]:
-        """Runs of rows, for what is counted row by row."""
+    def observation_runs(self) -> Iterator[slice]:
+        """Consecutive slices of the rows, for row-by-row counts."""
         return runs(self.X.shape[0], None)
 
-    def of_memories(self, function: "Callable[[Sparse], T]") -> T:
-        """Sum a function over the tables that rows lie in: this one."""
+    def sum_over_memories(self, function: "Callable[[Sparse], T]") -> T:
+        """Apply ``function`` to this table: the sum over all tables that hold the rows."""
         return function(self)
 
     @property
@@ -156,34 +156,34 @@ class Sparse(BlockSource):
 
     @property
     def may_miss_inputs(self) -> bool:
-        """None does."""
+        """False: not supported."""
         return False
 
     @property
     def level_counts(self) -> LevelCounts | None:
-        """No category may be missing."""
+        """None: not supported."""
         return None
 
     @cached_property
-    def _counted(self) -> tuple[Array, Array]:
-        """Labels and weights of the rows that count."""
-        counted = slice(None) if self.weights.all() else self.weights > 0
-        return self.signs[counted], self.weights[counted]
+    def _positive_weight(self) -> tuple[Array, Array]:
+        """Labels and weights of the rows of positive weight."""
+        positive = slice(None) if self.weights.all() else self.weights > 0
+        return self.y[positive], self.weights[positive]
 
     def encoder(self) -> "Callable[[int], SparseBlock]":
-        """Give a function that takes the rows of a block."""
-        size, (signs, weights) = self.table.size, self._counted
+        """Return a function that gives block k."""
+        size, (y, weights) = self.table.size, self._positive_weight
         if self.wide:
             design = self.table.design
-            return lambda index: SparseBlock(DualRows(index, design, signs, weights), design.matrix)
+            return lambda index: SparseBlock(DualRows(index, design, y, weights), design.matrix)
         if self.drawn_covariance:
             whole = self.table.whole
-            return lambda index: SparseBlock(DrawnRows(index, whole, signs, weights), whole)
+            return lambda index: SparseBlock(DrawnRows(index, whole, y, weights), whole)
 
         def block_of(index: int) -> SparseBlock:
             where = slice(index * size, (index + 1) * size)
             matrix = self.table.matrix(index)
-            return SparseBlock(DenseRows(index, matrix, signs[where], weights[where]), matrix)
+            return SparseBlock(DenseRows(index, matrix, y[where], weights[where]), matrix)
 
         return block_of
 
@@ -197,17 +197,17 @@ class SparseBlock:
     matrix: SparseMatrix
 
     def sum(self, kernel: Callable[[Any], Any]) -> Any:
-        """The kernel of its rows."""
+        """Return kernel(rows)."""
         return kernel(CompleteRows(self.rows))
 
-    def known_sums(self) -> InputSums:
-        """There is nothing that may be missing."""
+    def constant_sums(self) -> InputSums:
+        """Not supported: complete rows only."""
         raise NotImplementedError
 
     def input_sums(self, distribution: InputDistribution) -> InputSums:
-        """There is nothing that may be missing."""
+        """Not supported: complete rows only."""
         raise NotImplementedError
 
     def second_moments(self) -> Array:
-        """Σ s [1; c][1; c]ᵀ; the design has an intercept of its own, or gets one here."""
+        """Σ s [1; c][1; c]ᵀ, with an intercept added if the design has none."""
         return replace(self.matrix, intercept=True).sandwich(self.rows.weights)

@@ -21,7 +21,7 @@ from vbsvm.missing.categories import CategorySums
 from vbsvm.missing.imputation import MissingPatterns
 from vbsvm.results.training_rows import Unweighted
 from vbsvm.sources.cluster import Cluster, columns_of_part, delayed, delayed_parts, is_array, partitions
-from vbsvm.sources.distributed import Distributed, settled
+from vbsvm.sources.distributed import Distributed, aligned
 from vbsvm.sources.memory import Memory
 
 # No partition has as many rows: rows of all partitions have numbers of their own.
@@ -46,7 +46,7 @@ class DaskPartitions(Partitions):
         if is_array(data):
             raise TypeError("data must be a data frame with named columns; got a dask array: use DaskVBSVC.")
         names = [str(name) for name in data.columns]
-        return DaskPartitions(Cluster.of(), delayed_parts(data), columns_of_part, names)
+        return DaskPartitions(Cluster.from_client(), delayed_parts(data), columns_of_part, names)
 
     @staticmethod
     def of_table(cluster: Cluster, X: Any, y: Any, sample_weight: Any) -> "DaskPartitions":
@@ -68,7 +68,7 @@ class DaskPartitions(Partitions):
         """Sum of a function over the partitions, each where it is."""
         if not self._parts:
             hold = delayed(partial(_part, self._raw, columns))
-            self._parts = self._cluster.held([hold(number, part) for number, part in enumerate(self._delayed)])
+            self._parts = self._cluster.compute([hold(number, part) for number, part in enumerate(self._delayed)])
         total = self._cluster.sum(partial(_answer, function), self._parts)
         self.require_room(total)
         return total
@@ -95,12 +95,12 @@ class DaskPartitions(Partitions):
     def encode(self, encoder: Encoder) -> EncodedData:
         """Let workers encode and keep the rows."""
         cluster = self._cluster
-        encoded = cluster.each(partial(_encoded, encoder), self._parts)
-        counts = cluster.collected(cluster.each(lambda part: part is not None, encoded))
+        encoded = cluster.map(partial(_encoded, encoder), self._parts)
+        counts = cluster.gather(cluster.map(lambda part: part is not None, encoded))
         held = [part for part, there in zip(encoded, counts, strict=True) if there]
         columns = cluster.sum(lambda part: part.columns, held)
         none = np.empty(0, dtype=np.intp)
-        (rows,) = cluster.collected(cluster.each(lambda part: part.rows.take(none), held[:1]))
+        (rows,) = cluster.gather(cluster.map(lambda part: part.rows.take(none), held[:1]))
         return EncodedData(encoder, rows, columns, remote=WorkerRows(cluster, held, columns))
 
 
@@ -121,7 +121,7 @@ class EncodedPart:
         return EncodedRows(self.rows.encoded, self.rows.weights, lambda: [everything], self.rows.signs[0])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """By what it was made of, so that what arrives elsewhere is settled as well."""
+        """By what it was made of, so that what arrives elsewhere is aligned as well."""
         return EncodedPart, (self.rows, self.columns)
 
     def __sizeof__(self) -> int:
@@ -160,8 +160,8 @@ class WorkerRows:
             links = np.array([known.index(pair) for pair in like.missing_inputs.inputs.pairs], dtype=np.intp)
 
         def source(weights: Callable[[LabelledRows], Any]) -> Distributed:
-            memories = self.cluster.each(partial(_memory, like, links, number, weights), self.parts)
-            return Distributed.of(self.cluster, memories, like)
+            memories = self.cluster.map(partial(_memory, like, links, number, weights), self.parts)
+            return Distributed.from_memories(self.cluster, memories, like)
 
         unweighted = None
         if task.sample_weights is not None:
@@ -211,8 +211,8 @@ def _encoded(encoder: Encoder, part: Part) -> EncodedPart | None:
 
 def _settled(rows: LabelledRows) -> LabelledRows:
     """The rows in arrays that begin where arrays do, without their numbers in the data."""
-    encoded = replace(rows.encoded, table=settled(rows.encoded.table))
-    return replace(rows, encoded=encoded, weights=settled(rows.weights), given=None)
+    encoded = replace(rows.encoded, table=aligned(rows.encoded.table))
+    return replace(rows, encoded=encoded, weights=aligned(rows.weights), given=None)
 
 
 def _squared_weights(rows: LabelledRows) -> Array:
@@ -234,8 +234,8 @@ def _memory(
         multipliers = np.empty((len(rows.weights), 0))
         if encoded.multipliers is not None:
             multipliers = encoded.multipliers[:, links]
-        beside = np.column_stack(rows.signs)[:, : incomplete.beside.shape[1]]
-        incomplete = replace(incomplete, multipliers=multipliers, beside=beside)
+        auxiliary = np.column_stack(rows.signs)[:, : incomplete.auxiliary.shape[1]]
+        incomplete = replace(incomplete, multipliers=multipliers, auxiliary=auxiliary)
     groupings = tuple(
         replace(grouping, index=index, has_unseen=bool((index == UNSEEN).any()))
         for grouping, index in zip(like.groupings, encoded.levels, strict=True)
@@ -243,7 +243,7 @@ def _memory(
     return replace(
         like,
         X=encoded.table,
-        signs=rows.signs[number],
+        y=rows.signs[number],
         weights=weights(rows),
         groupings=groupings,
         missing_inputs=incomplete,

@@ -10,9 +10,9 @@ from vbsvm.api.data.partitions import EncodedData, Encoder, LabelledRows, Part, 
 from vbsvm.api.data.table_reader import RawTable
 from vbsvm.base.progress import SharedLine
 from vbsvm.base.settings import log
-from vbsvm.design.values import listed, meant
+from vbsvm.design.values import did_you_mean, join_names
 from vbsvm.sources.files import Files, FileTable
-from vbsvm.sources.files_cache import Cache, CachedRows, SortedPlaces, Writer
+from vbsvm.sources.files_cache import Cache, CachedRows, RowPositions, Writer
 from vbsvm.sources.files_parquet import FLOAT32
 
 # Share of the limit of memory that whole columns may take, of which splines and some transforms are learned.
@@ -112,14 +112,14 @@ class FilePartitions(Partitions):
         """The encoded rows: found in the cache, or learned and written now."""
         files, opened = self.files, self.opened
         about = {"files": opened.stamps, "types": opened.types, "signs": (files.sep, files.decimal), **reader.about}
-        cache = Cache.of(files.cache, about, files.limit)
-        rows = cache.found()
+        cache = Cache.locate(files.cache, about, files.limit)
+        rows = cache.load()
         log.info("encoded rows %s", f"are written to {cache.root}" if rows is None else f"were found in {cache.root}")
         if rows is None:
             encoder = self.learn(reader)
-            with cache.building() as writer:
+            with cache.create() as writer:
                 self._write(encoder, writer)
-            rows = cache.found(verify=False)
+            rows = cache.load(verify=False)
         if rows is None:
             raise OSError(f"The encoded rows were removed from {cache.root} while they were written: fit again.")
         rows.pages.line = SharedLine() if files.progress else None
@@ -129,7 +129,7 @@ class FilePartitions(Partitions):
         """Encode the rows that count, piece by piece; they are sorted by the levels of the last factor."""
         names = encoder.reader.columns
         counts = encoder.counts or self.sum(encoder.count, names)
-        places, arrays, summary, n_before = SortedPlaces(counts.by_level), {}, None, 0
+        places, arrays, summary, n_before = RowPositions(counts.by_level), {}, None, 0
         for part in self.parts(names, "Encoding"):
             with part.named():
                 rows = encoder(part)
@@ -144,12 +144,12 @@ class FilePartitions(Partitions):
                     same = name in ("weights", "own") and one.strides == (0,)
                     shape = (1 if same else counts.n_rows, *one.shape[1:])
                     arrays[name] = writer.array(name, shape, encoder.dtype if name == "X" else one.dtype)
-            where = places.of(len(rows.weights), rows.encoded.levels[-1] if rows.encoded.levels else None)
+            where = places.next_rows(len(rows.weights), rows.encoded.levels[-1] if rows.encoded.levels else None)
             for name, array in arrays.items():
                 array[where if len(array) == counts.n_rows else slice(None)] = values[name][: len(array)]
             summary = columns if summary is None else summary + columns
             n_before += rows.n_given
-            writer.wrote(sum(one.nbytes for one in values.values()))
+            writer.count_bytes(sum(one.nbytes for one in values.values()))
         writer.finish({"learned": encoder.learned, "columns": summary})
 
 
@@ -161,5 +161,5 @@ def _encoded(reader: Reader, rows: CachedRows) -> EncodedData:
 def _require_column(names: list[str], name: Any, what: str) -> None:
     if name not in names:
         raise ValueError(
-            f"{what}: the files have no column {name!r}; they have {listed(names)}.{meant(str(name), names)}"
+            f"{what}: the files have no column {name!r}; they have {join_names(names)}.{did_you_mean(str(name), names)}"
         )

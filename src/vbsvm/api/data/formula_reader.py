@@ -26,7 +26,7 @@ from vbsvm.missing.categories import LevelCounts, log_weights
 from vbsvm.missing.rows import design_rows
 from vbsvm.missing.settings import NO_TRANSFORM, REGRESSOR, GaussianImputation
 from vbsvm.model.priors import Prior
-from vbsvm.model.row_pass import added
+from vbsvm.model.row_pass import add_optional
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +56,7 @@ class CountedSummary:
 
     def __add__(self, other: Self) -> "CountedSummary":
         """Join two sets of rows."""
-        return CountedSummary(added(self.formula, other.formula), self.n_dropped + other.n_dropped)
+        return CountedSummary(add_optional(self.formula, other.formula), self.n_dropped + other.n_dropped)
 
 
 @final
@@ -151,7 +151,7 @@ class FormulaReader:
 
     @cached_property
     def _needs(self) -> Needs:
-        return Needs.of(self.parts)
+        return Needs.from_formula(self.parts)
 
     def _weights(self, data: Any, n_rows: int) -> tuple[Array, int]:
         """Weights of the rows."""
@@ -231,7 +231,7 @@ class FormulaEncoder:
         if not len(counted.weights):
             return None
         name, design = self.reader.parts.outcome, self.formula
-        frame = design.taken(part.raw, counted.rows)
+        frame = design.select(part.raw, counted.rows)
         encoded = design.encode(frame)
         outcome = frames.take(part.raw, [name], counted.rows)[name]
         signs = np.where((outcome == self.classes[1]).to_numpy(dtype=bool), 1.0, -1.0)
@@ -247,7 +247,7 @@ class FormulaEncoder:
         counted, design = self.reader.counted(part.raw), self.formula
         if not len(counted.weights):
             return None
-        frame = design.taken(part.raw, counted.rows)
+        frame = design.select(part.raw, counted.rows)
         missing = np.stack([frame[name].isna().to_numpy() for name in design.categories.names], axis=1)
         n_candidates, by_level = design.categories.n_candidates(frame, missing), None
         if design.plan.factors:
@@ -257,7 +257,7 @@ class FormulaEncoder:
 
     def columns(self, rows: LabelledRows) -> ColumnSummary:
         """Summary of the columns, in which encoding has refused infinity."""
-        return ColumnSummary.of(rows.encoded.table, rows.column_weights)
+        return ColumnSummary.from_rows(rows.encoded.table, rows.column_weights)
 
     def design(self, columns: ColumnSummary, rows: LabelledRows) -> Design:
         """The terms with their columns scaled."""
@@ -281,7 +281,7 @@ class FormulaEncoder:
         encoded, candidates = rows.encoded, rows.encoded.candidates
         if candidates is None or candidates.draws is None:
             return rows
-        weights = -np.log(candidates.runs.sizes)
+        weights = -np.log(candidates.draw_runs.sizes)
         if self.reader.imputation.labels == REGRESSOR:
             plan = self._scaled(self.columns(rows)).plan
             design = design_rows(plan.recipe, encoded.table)[:, : plan.n_fixed]

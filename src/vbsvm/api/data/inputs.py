@@ -16,11 +16,11 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from vbsvm.design import one_hot, values
-from vbsvm.design.frames import require_collected, require_unique
+from vbsvm.design.frames import check_collected, check_unique
 from vbsvm.design.levels import group_labels
-from vbsvm.design.scaling import canonical
-from vbsvm.design.values import listed, meant, other_form
-from vbsvm.sources.cluster import require_in_memory
+from vbsvm.design.scaling import canonical_csr
+from vbsvm.design.values import did_you_mean, join_names, unicode_variant
+from vbsvm.sources.cluster import check_in_memory
 
 if TYPE_CHECKING:
     from vbsvm.api.estimator import Classifier
@@ -119,8 +119,8 @@ def _warn_of_new_levels(columns: Sequence[tuple[Any, NDArray[Any], Any]], new: d
         f"{name!r} ({values.shown(cells[new[name]])} in row {new[name]})" for name, cells, _ in columns if name in new
     ]
     warnings.warn(
-        f"Levels that fit has not seen in {listed(said)[1:-1]}: they are taken as missing, and inferred from the other "
-        "inputs of their rows.",
+        f"Levels that fit has not seen in {join_names(said)[1:-1]}: they are taken as missing, and inferred from the "
+        "other inputs of their rows.",
         UserWarning,
         stacklevel=6,
     )
@@ -146,7 +146,7 @@ def _validated(estimator: BaseEstimator, X: Any, *labels: Any, **options: Any) -
     except ValueError as error:
         known = [str(name) for name in getattr(estimator, "feature_names_in_", ())]
         given = [str(name) for name in getattr(X, "columns", ())]
-        hints = [other_form(name, given) for name in known if name not in given]
+        hints = [unicode_variant(name, given) for name in known if name not in given]
         if "feature names" not in str(error) or not any(hints):
             raise
         raise ValueError(f"{str(error).rstrip()}\n{next(filter(None, hints))}") from error
@@ -195,7 +195,7 @@ def _canonical(table: Any) -> Any:
     """A sparse table as a CSR array that names each cell once; one that is nearly full takes less room as an array."""
     if not issparse(table):
         return table
-    found = canonical(table)
+    found = canonical_csr(table)
     full = found.nnz > FULL * found.shape[0] * found.shape[1] and np.isfinite(found.data).all()
     return found.toarray() if full else found
 
@@ -211,12 +211,12 @@ def _header(X: Any) -> Any:
 
 def _table(X: Any, dtype: Any = None) -> Any:
     """X as an array, or as a pandas or polars frame; ``dtype`` is that of lists, in which types may be mixed."""
-    require_collected(X, "X")
-    require_in_memory(X=X)
+    check_collected(X, "X")
+    check_in_memory(X=X)
     if hasattr(X, "to_pandas") and hasattr(X, "schema") and hasattr(X, "column_names"):  # of arrow
         X = X.to_pandas(ignore_metadata=True)
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
-        require_unique(list(X.columns), "X has")
+        check_unique(list(X.columns), "X has")
         return X
     as_it_is = issparse(X) or (isinstance(X, np.ndarray) and not isinstance(X, np.matrix))
     table = X if as_it_is else _array(X, dtype)
@@ -292,7 +292,7 @@ def _is_plain(dtype: Any) -> bool:
 
 def _cells(column: Any) -> NDArray[Any]:
     """Values of a column of a pandas or polars frame."""
-    return np.asarray(column) if hasattr(column, "iloc") else values.of_polars(column)
+    return np.asarray(column) if hasattr(column, "iloc") else values.from_polars(column)
 
 
 def _take_out(X: Any, group: str | int) -> tuple[Any, NDArray[Any]]:
@@ -301,7 +301,8 @@ def _take_out(X: Any, group: str | int) -> tuple[Any, NDArray[Any]]:
         names = list(X.columns)
         if group not in names or isinstance(group, bool):
             raise ValueError(
-                f"group={group!r} is not a column of X; its columns are {listed(names)}.{meant(str(group), names)}"
+                f"group={group!r} is not a column of X; its columns are {join_names(names)}."
+                f"{did_you_mean(str(group), names)}"
             )
         if not isinstance(group, str) and names.index(group) != group:
             raise ValueError(

@@ -11,7 +11,7 @@ from sklearn.utils.validation import column_or_1d
 
 from vbsvm.base.arrays import Array
 from vbsvm.design import values
-from vbsvm.design.values import listed
+from vbsvm.design.values import join_names
 
 # Beyond it a count leaves the range of floating point.
 LARGEST_WEIGHT = 1e50
@@ -21,7 +21,7 @@ WHOLE = "biuSU"
 
 def plain_labels(y: Any) -> Any:
     """Labels of one kind as an array; refuse missing and infinite ones, and what is no label, naming the row."""
-    labels = values.array_of(y)
+    labels = values.as_array(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = y = column_or_1d(labels, warn=True)
     if y is None or labels.ndim > 1:
@@ -116,7 +116,7 @@ def read_weights(
 
 def _weights(given: Any, name: str) -> Array:
     """Weights as floats, or one number for all; NaN where they are masked or missing."""
-    weights = values.array_of(given)
+    weights = values.as_array(given)
     if weights.ndim == 0 and weights.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold one number for each row; got {values.named(type(given))}.")
     return weights.astype(np.float64) if weights.ndim != 1 else values.as_floats(weights, name)
@@ -147,7 +147,7 @@ def _given_factors(class_weight: Mapping[Any, Any], classes: NDArray[Any]) -> Ar
     if unknown and others:
         raise ValueError(
             f"class_weight has a weight of {unknown[0]!r}, which is not a class of y, and none of "
-            f"{', '.join(others[:12])}: its keys must be the labels of y, {listed(classes.tolist())}."
+            f"{', '.join(others[:12])}: its keys must be the labels of y, {join_names(classes.tolist())}."
         )
     factors = [class_weight.get(label, 1.0) for label in labels]
     for label, factor in zip(labels, factors, strict=True):
@@ -169,8 +169,8 @@ def read_outcome(name: str, column: Any, positive: Any) -> tuple[NDArray[Any], A
     if positive is None:
         if len(levels) > 2:
             raise ValueError(
-                f"The outcome {name!r} has {len(levels)} levels ({listed(levels.tolist(), 6)}). Choose the one to set "
-                f"against the rest, as in positive={levels[0]!r}; VBSVC fits all of them at once."
+                f"The outcome {name!r} has {len(levels)} levels ({join_names(levels.tolist(), 6)}). Choose the one to "
+                f"set against the rest, as in positive={levels[0]!r}; VBSVC fits all of them at once."
             )
         positive = levels[-1]
     elif not isinstance(positive, str | numbers.Real | np.bool_):

@@ -25,7 +25,7 @@ from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.scaling import ColumnSummary
 from vbsvm.missing.categories import LevelCounts
 from vbsvm.model.likelihoods.base import Likelihood
-from vbsvm.model.row_pass import added
+from vbsvm.model.row_pass import add_optional
 from vbsvm.model.spec import Block
 from vbsvm.sources.block_source import Pages
 
@@ -59,7 +59,7 @@ class RowCounts:
 
     def __add__(self, other: Self) -> "RowCounts":
         """Join two sets of rows."""
-        return RowCounts(self.n_rows + other.n_rows, added(self.by_level, other.by_level))
+        return RowCounts(self.n_rows + other.n_rows, add_optional(self.by_level, other.by_level))
 
 
 @final
@@ -208,15 +208,15 @@ class Partitions(ABC):
         total = None
         for part in self.parts(columns):
             with part.named():
-                total = added(total, function(part))
+                total = add_optional(total, function(part))
             self.require_room(total)
         return total
 
     def require_room(self, total: Any) -> None:
         """Refuse a summary of a formula whose whole columns take too much memory."""
         summary = getattr(total, "formula", None)
-        if summary is not None and summary.n_held > self.most_whole:
-            summary.refuse_whole(self.room_advice(summary.n_held))
+        if summary is not None and summary.whole_bytes > self.most_whole:
+            summary.check_size(self.room_advice(summary.whole_bytes))
 
     @property
     def most_whole(self) -> float:

@@ -87,7 +87,7 @@ class Problem:
         validation.require_moderate_size(plan, spec, source)
         about = design.formula, data.encoder.n_dropped, rows.sample_weights, rows.given
         tasks = [
-            Task(spec, plan, missing_data, replace(source, signs=signs), labels, *about)
+            Task(spec, plan, missing_data, replace(source, y=signs), labels, *about)
             for signs, labels in zip(rows.signs, self._class_pairs, strict=True)
         ]
         remote = data.remote
@@ -97,19 +97,19 @@ class Problem:
         """The rows, in the layout that suits the model."""
         plan, rows, encoded = self.design.plan, self.data.rows, self.data.rows.encoded
         if issparse(encoded.table):
-            return _with_layout(spec, Sparse.of(encoded.table, rows.signs[0], rows.weights, plan.recipe))
+            return _with_layout(spec, Sparse.from_csr(encoded.table, rows.signs[0], rows.weights, plan.recipe))
         source = Memory(
             encoded.table,
             rows.signs[0],
             rows.weights,
             plan.recipe,
-            tuple(map(Grouping.of, plan.factors, encoded.levels)),
+            tuple(map(Grouping.from_levels, plan.factors, encoded.levels)),
             plan.n_carried,
             missing_inputs=missing_data.missing_inputs,
             candidates=encoded.candidates,
             known_levels=self.design.known_levels,
             pages=self.data.pages,
-            held_levels=missing_data.fixed_levels,
+            fixed_levels=missing_data.fixed_levels,
         )
         return _with_layout(spec, source)
 

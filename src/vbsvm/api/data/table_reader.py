@@ -20,7 +20,7 @@ from vbsvm.design.levels import LabelSummary, Levels
 from vbsvm.design.scaling import ColumnSummary, sparse_summary, with_common_scale
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.priors import Prior
-from vbsvm.model.row_pass import added
+from vbsvm.model.row_pass import add_optional
 from vbsvm.model.spec import Block
 from vbsvm.results.fit import INPUTS
 
@@ -69,8 +69,8 @@ class TableSummary:
 
     def __add__(self, other: Self) -> "TableSummary":
         """Join two sets of rows."""
-        total = TableSummary(self.labels + other.labels, added(self.groups, other.groups), self.target)
-        total.labels.require_few(self.target)
+        total = TableSummary(self.labels + other.labels, add_optional(self.groups, other.groups), self.target)
+        total.labels.check_few(self.target)
         return total
 
 
@@ -115,15 +115,17 @@ class TableReader:
         """Labels and groups of a partition."""
         raw = part.raw
         if isinstance(raw, ReadTable):
-            labels, members = LabelSummary.of(raw.y, raw.weights), raw.members
+            labels, members = LabelSummary.from_rows(raw.y, raw.weights), raw.members
             label_checks.require_labels(raw.y, labels.labels)
-            return TableSummary(labels, None if members is None else LabelSummary.of(members, raw.weights), self.target)
+            return TableSummary(
+                labels, None if members is None else LabelSummary.from_rows(members, raw.weights), self.target
+            )
         y, weights = self._labels(raw)
         groups = None
         if self.group is not None:
-            groups = LabelSummary.of(inputs.members_of(raw.X, self.group), weights)
-        labels = LabelSummary.of(y, weights)
-        labels.require_few(self.target)
+            groups = LabelSummary.from_rows(inputs.members_of(raw.X, self.group), weights)
+        labels = LabelSummary.from_rows(y, weights)
+        labels.check_few(self.target)
         return TableSummary(labels, groups, self.target)
 
     def learn(self, summary: TableSummary | None) -> "TableEncoder":
@@ -135,7 +137,7 @@ class TableReader:
         factors = None
         if self.class_weight is not None:
             factors = label_checks.class_factors(self.class_weight, labels.labels, labels.totals)
-        levels = None if groups is None else Levels.of_labels(groups.labels)
+        levels = None if groups is None else Levels.from_labels(groups.labels)
         counts = RowCounts(labels.n_rows, None if groups is None else groups.counts)
         return TableEncoder(self, labels.labels, levels, factors, counts)
 
@@ -203,7 +205,7 @@ class TableEncoder:
     def columns(self, rows: LabelledRows) -> ColumnSummary:
         """Summary of the columns; infinity is refused by row and column."""
         X = rows.encoded.table
-        columns = (sparse_summary if issparse(X) else ColumnSummary.of)(X, rows.column_weights)
+        columns = (sparse_summary if issparse(X) else ColumnSummary.from_rows)(X, rows.column_weights)
         validation.require_usable(X, rows.weights, columns.ranges, self.reader.names, rows.given)
         return columns
 

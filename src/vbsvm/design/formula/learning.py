@@ -1,4 +1,4 @@
-"""How a formula's columns are learned from a frame: contrasts, knots, levels, and which inputs may be missing."""
+"""Learn a formula's columns from a frame: contrasts, knots, levels, and which predictors may be missing."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +12,6 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, Plan
 from vbsvm.design.curves import NONE, Spline
 from vbsvm.design.formula.expansion import Categories, ColumnSampler, DrawnColumns
-from vbsvm.design.formula.guard import FormulaError
 from vbsvm.design.formula.matrix import Matrix
 from vbsvm.design.formula.missing_inputs import (
     Linear,
@@ -28,13 +27,14 @@ from vbsvm.design.formula.reader import (
     Curve,
     Effects,
     Reader,
-    bends,
+    check_finite,
     column_keys,
     group_labels_of,
-    joined,
-    lines,
-    require_finite,
+    join_columns,
+    linear_parts,
+    wiggly_parts,
 )
+from vbsvm.design.formula.sandbox import FormulaError
 from vbsvm.design.formula.syntax import FormulaParts, GroupTerm, SplineTerm
 from vbsvm.design.levels import Levels
 from vbsvm.design.scaling import Recipe
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Known:
-    """States of transforms by expression, splines by term, levels by the columns of a factor, weights of levels.
+class LearnedBefore:
+    """What was learned from all rows: transform states, splines, levels of factors, weights of levels.
 
-    What is not here is learned from the frame.
+    Anything else is learned from the frame.
     """
 
     transforms: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -57,59 +57,61 @@ class Known:
     totals: Mapping[str, Array] = field(default_factory=dict)
 
 
-NOTHING = Known()
+NOTHING_LEARNED = LearnedBefore()
 
 
-# Columns that are drawn depend on at most so many others; with more, on the label alone.
-MOST_GIVEN = 300
+# Maximum number of other columns that drawn columns are conditional on; with more, on the label alone.
+MAX_CONDITIONED_ON = 300
 
 
 def learn(
-    parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardize: bool, how: ColumnSampler | None = None
+    parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardize: bool, sampler: ColumnSampler | None = None
 ) -> tuple[Reader, NDArray[np.bool_], Encoded]:
-    """Give a reader without scales, which columns are centred, and the encoded data.
+    """Learn a reader without scales; also return which columns are centred, and the encoded data.
 
     The frame's index numbers rows in errors.
 
-    ``how`` says how missing values are drawn where a column does not enter linearly. Without it they are refused.
+    ``sampler`` draws missing values of columns that do not enter linearly; None rejects them.
     """
-    reader, centred, table, levels = _learn(parts, frame, weights, standardize, NOTHING)
+    reader, centred, table, levels = _learn(parts, frame, weights, standardize, NOTHING_LEARNED)
     masks = missing_masks(frame)
-    if masks and how is not None and (names := _to_draw(reader, frame, masks, how)):
+    if masks and sampler is not None and (names := _columns_to_draw(reader, frame, masks, sampler)):
         del table
         whole = filled_by_others(frame, names)
-        reader, centred, _, _ = _learn(parts, whole, weights, standardize, NOTHING)
-        reader, encoded = _with_draws(reader, frame, whole, names, how)
+        reader, centred, _, _ = _learn(parts, whole, weights, standardize, NOTHING_LEARNED)
+        reader, encoded = _with_draws(reader, frame, whole, names, sampler)
     elif masks:
         del table
         encoded = reader.encode(frame)
     else:
-        require_finite(table, reader.plan.names, frame.index)
+        check_finite(table, reader.plan.names, frame.index)
         encoded = Encoded(table, levels)
     return reader, centred, encoded
 
 
-def _to_draw(
-    reader: Reader, frame: "pd.DataFrame", masks: dict[str, NDArray[np.bool_]], how: ColumnSampler
+def _columns_to_draw(
+    reader: Reader, frame: "pd.DataFrame", masks: dict[str, NDArray[np.bool_]], sampler: ColumnSampler
 ) -> tuple[str, ...]:
-    """Columns whose missing values are drawn: those that do not enter linearly, or are not normal on their own scale.
+    """Numeric columns whose missing values are drawn: nonlinear or transformed ones.
 
     Text, and columns that are categories somewhere, are none of them.
     """
     linear, columns = reader.linear, list(frame.columns)
-    chosen = {*linear.reasons, *linear.both_missing(masks)}
-    if how.transform != NONE:
-        chosen |= {name for variable in linear.variables for name in variable.columns}
+    selected = {*linear.reasons, *linear.both_factors_missing(masks)}
+    if sampler.transform != NONE:
+        selected |= {name for variable in linear.variables for name in variable.columns}
     matrices = (reader.fixed, *(of_term.matrix for of_term in reader.effects))
-    categorical = {name for matrix in matrices for one in matrix.categorical for name in columns_in(one, columns)}
+    categorical = {
+        name for matrix in matrices for expression in matrix.categorical for name in columns_in(expression, columns)
+    }
     numeric = {name for name in masks if frame[name].dtype.kind in "iuf"}
-    return tuple(name for name in columns if name in chosen & numeric - categorical)
+    return tuple(name for name in columns if name in selected & numeric - categorical)
 
 
 def _with_draws(
-    reader: Reader, frame: "pd.DataFrame", whole: "pd.DataFrame", names: tuple[str, ...], how: ColumnSampler
+    reader: Reader, frame: "pd.DataFrame", whole: "pd.DataFrame", names: tuple[str, ...], sampler: ColumnSampler
 ) -> tuple[Reader, Encoded]:
-    """The reader with the distribution of columns that are drawn, and the frame encoded; ``whole`` misses none of them.
+    """The reader with the distribution of drawn columns, and the encoded frame; ``whole`` has no gaps in them.
 
     It is that given all columns of the table which do not depend on them, nor on categories that are missing.
     """
@@ -118,80 +120,80 @@ def _with_draws(
     places = {variable.place for variable in reader.linear.variables}
     keys = column_keys(reader.fixed)[int(reader.fixed.has_intercept) :]
     of_columns = [factors for _, factors in keys]
-    of_columns += [(one.term.expression,) for one in reader.curves if one.with_line]
-    of_columns += [(one.term.expression,) for one in reader.curves for _ in range(one.spline.n_columns)]
+    of_columns += [(curve.term.expression,) for curve in reader.curves if curve.with_line]
+    of_columns += [(curve.term.expression,) for curve in reader.curves for _ in range(curve.spline.n_columns)]
     incomplete = np.asarray(np.isnan(table).any(axis=0))
     given = [
         k
         for k, factors in enumerate(of_columns)
-        if not any(set(names) & set(columns_in(one, list(frame.columns))) for one in factors)
+        if not any(set(names) & set(columns_in(factor, list(frame.columns))) for factor in factors)
         and k not in reader.uncertain
         and (k in places or not incomplete[k])
     ]
-    if len(given) > MOST_GIVEN:
+    if len(given) > MAX_CONDITIONED_ON:
         given = []
-    drawn, draws = DrawnColumns.learn(names, frame, table, np.array(given, dtype=np.intp), how)
+    drawn, draws = DrawnColumns.learn(names, frame, table, np.array(given, dtype=np.intp), sampler)
     reader = replace(reader, drawn=drawn)
     return reader, reader.encode(frame, draws)
 
 
 def learn_from(
-    parts: FormulaParts, frame: "pd.DataFrame", standardize: bool, known: Known
+    parts: FormulaParts, frame: "pd.DataFrame", standardize: bool, known: LearnedBefore
 ) -> tuple[Reader, NDArray[np.bool_]]:
-    """Learn from some rows, and what is known of all; give a reader without scales, and which columns are centred."""
+    """Learn from some rows and what is known of all; return a reader without scales, and which columns are centred."""
     reader, centred, _, _ = _learn(parts, frame, np.ones(len(frame)), standardize, known)
     counts = tuple(known.totals[name] for name in reader.categories.names)
     return replace(reader, categories=replace(reader.categories, counts=counts)), centred
 
 
 def _learn(
-    parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardize: bool, known: Known
+    parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardize: bool, known: LearnedBefore
 ) -> tuple[Reader, NDArray[np.bool_], Array, tuple[NDArray[np.intp], ...]]:
-    """The reader without scales, which columns are centred, and the table and levels of the frame's rows."""
-    given, masks = frame, missing_masks(frame)
+    """Return the reader without scales, which columns are centred, the table, and the rows' levels."""
+    original, masks = frame, missing_masks(frame)
     frame = fill(frame, masks, {name: reference_of(frame[name], name) for name in masks})
     fixed = _learn_fixed(parts, frame, known)
     groups = _learn_groups(parts.groups, frame, known)
-    plans, carried = _plan_factors(fixed, groups, standardize)
+    plans, random_only = _plan_factors(fixed, groups, standardize)
 
     n_fixed, n_splines = len(fixed.names), len(fixed.names) - len(fixed.keys)
-    carried_factors = [groups.effects[i].matrix.factors[j] for i, j in carried.values()]
-    factors_of = [*(factors for _, factors in fixed.keys), *[()] * n_splines, *carried_factors]
+    random_only_factors = [groups.effects[i].matrix.factors[j] for i, j in random_only.values()]
+    factors_of = [*(factors for _, factors in fixed.keys), *[()] * n_splines, *random_only_factors]
     matrices = (fixed.matrix, *(of_term.matrix for of_term in groups.effects))
     categorical = {one for matrix in matrices for one in matrix.categorical}
-    linear, alone = learn_linear(parts, frame, factors_of, categorical, masks)
-    categories, uncertain = _learn_categories(given, categorical, factors_of, linear, weights)
-    hidden = [Matrix.learn(f"0 + {_quoted(expression, frame)}", frame) for expression in alone]
+    linear, own_columns = learn_linear(parts, frame, factors_of, categorical, masks)
+    categories, uncertain = _learn_categories(original, categorical, factors_of, linear, weights)
+    hidden = [Matrix.learn(f"0 + {_quoted(expression, frame)}", frame) for expression in own_columns]
     mains = [k for k, factors in enumerate(factors_of[:n_fixed]) if len(factors) == 1 and k not in uncertain]
     mains += [variable.place for variable in linear.variables if variable.place >= n_fixed]
 
-    names = (*fixed.names, *(name for (name, _), _ in carried), *alone)
+    names = (*fixed.names, *(name for (name, _), _ in random_only), *own_columns)
     unscaled = Recipe(np.zeros(len(names)), np.ones(len(names)), fixed.intercept)
-    table = joined(
-        [*fixed.pieces, *(groups.values[i][:, [j]] for i, j in carried.values()), *(own for _, own in hidden)]
+    table = join_columns(
+        [*fixed.pieces, *(groups.values[i][:, [j]] for i, j in random_only.values()), *(values for _, values in hidden)]
     )
     reader = Reader(
         parts=parts,
         fixed=fixed.matrix,
         curves=fixed.curves,
         effects=tuple(groups.effects),
-        carried=tuple(carried.values()),
+        carried=tuple(random_only.values()),
         hidden=tuple(matrix for matrix, _ in hidden),
-        linear=linear.referring(frame, [table[:, variable.place] for variable in linear.variables]),
+        linear=linear.with_references(frame, [table[:, variable.place] for variable in linear.variables]),
         categories=categories,
         mains=tuple(mains),
         uncertain=uncertain,
-        plan=Plan(unscaled, names, fixed.n_shown, plans, len(carried) + len(alone)),
+        plan=Plan(unscaled, names, fixed.n_shown, plans, len(random_only) + len(own_columns)),
         kinds={str(name): str(frame[name].dtype.kind) for name in frame.columns},
     )
-    centred = [fixed.intercept] * n_fixed + [of_column for _, of_column in carried] + [True] * len(alone)
+    centred = [fixed.intercept] * n_fixed + [of_column for _, of_column in random_only] + [True] * len(own_columns)
     return reader, np.array(centred, dtype=bool), table, groups.levels
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class _Fixed:
-    """What is learned of fixed effects and splines: names and pieces of the table's columns, without the intercept.
+    """Fixed effects and splines: column names and blocks of the table, without the intercept.
 
     The first ``n_shown`` are the fixed effects that users see; then come the splines' columns.
     """
@@ -209,40 +211,42 @@ class _Fixed:
 
     @property
     def keys(self) -> list[ColumnKey]:
-        """What each column of the matrix is."""
+        """Key of each column of the matrix."""
         return column_keys(self.matrix)[int(self.intercept) :]
 
 
-def _learn_fixed(parts: FormulaParts, frame: "pd.DataFrame", known: Known) -> _Fixed:
+def _learn_fixed(parts: FormulaParts, frame: "pd.DataFrame", known: LearnedBefore) -> _Fixed:
     matrix, F = Matrix.learn(parts.fixed, frame, known.transforms)
     if not matrix.names and not parts.splines and not parts.groups:
         raise FormulaError(f"The formula {parts.text!r} has nothing on the right of ~ to fit.")
     first = int(matrix.has_intercept)
     pairs = [_learn_curve(term, frame, column_keys(matrix)[first:], known) for term in parts.splines]
     curves, values = tuple(curve for curve, _ in pairs), [of_curve for _, of_curve in pairs]
-    _require_different(curves)
+    _check_different(curves)
     shown = [*matrix.names[first:], *(f"{curve.term} line" for curve in curves if curve.with_line)]
     names = shown + [f"{curve.term} bend {j + 1}" for curve in curves for j in range(curve.spline.n_columns)]
     for name in names:
         if names.count(name) > 1:
             raise FormulaError(f"Two fixed effects are called {name}: rename the column of that name.")
-    return _Fixed(matrix, curves, names, len(shown), [F[:, first:], *lines(curves, values), *bends(curves, values)])
+    return _Fixed(
+        matrix, curves, names, len(shown), [F[:, first:], *linear_parts(curves, values), *wiggly_parts(curves, values)]
+    )
 
 
-# A column that only groups' effects multiply: what it is, and whether it is centred.
-_Carried = tuple[ColumnKey, bool]
+# A column with random effects only: its key, and whether it is centred.
+_RandomOnly = tuple[ColumnKey, bool]
 
 
 def _plan_factors(
     fixed: _Fixed, groups: "_Groups", standardize: bool
-) -> tuple[tuple[FactorPlan, ...], dict[_Carried, tuple[int, int]]]:
-    """Which design columns multiply the effects of each factor; and those that no fixed effect has.
+) -> tuple[tuple[FactorPlan, ...], dict[_RandomOnly, tuple[int, int]]]:
+    """Design columns of each factor's effects; and those columns that no fixed effect has.
 
     Of each of the latter the place: whose effects, and which column of their matrix.
     """
     first = int(fixed.intercept)
     shared = {key: j + first for j, key in enumerate(fixed.keys)}
-    carried: dict[_Carried, tuple[int, int]] = {}
+    random_only: dict[_RandomOnly, tuple[int, int]] = {}
     planned = []
     for k, (columns, labels, effect_names) in enumerate(groups.factors):
         centred = standardize and INTERCEPT in effect_names
@@ -256,10 +260,10 @@ def _plan_factors(
                 slopes.append(shared[key])
             else:
                 key = (key, centred and name != INTERCEPT)
-                carried.setdefault(key, (of_effect, column))
-                slopes.append(len(fixed.names) + first + list(carried).index(key))
+                random_only.setdefault(key, (of_effect, column))
+                slopes.append(len(fixed.names) + first + list(random_only).index(key))
         planned.append(FactorPlan(columns, labels, tuple(effect_names), tuple(slopes)))
-    return tuple(planned), carried
+    return tuple(planned), random_only
 
 
 def _learn_categories(
@@ -269,34 +273,38 @@ def _learn_categories(
     linear: Linear,
     weights: Array,
 ) -> tuple[Categories, tuple[int, ...]]:
-    """Columns that are categories and may be missing; and columns of the table that depend on one that is."""
+    """Categorical columns that may be missing; and table columns that depend on an incomplete one."""
     names = list(frame.columns)
-    columns = {one: columns_in(one, names) for one in categorical}
+    columns = {expression: columns_in(expression, names) for expression in categorical}
     chosen = sorted({name for of_factor in columns.values() for name in of_factor} - linear.reasons.keys())
     missing = {name for name in chosen if bool(frame[name].isna().any())}
     uncertain = tuple(
-        k for k, factors in enumerate(factors_of) if any(missing & set(columns.get(one, ())) for one in factors)
+        k
+        for k, factors in enumerate(factors_of)
+        if any(missing & set(columns.get(expression, ())) for expression in factors)
     )
     return Categories.learn(frame, chosen, weights), uncertain
 
 
 def _quoted(expression: str, frame: "pd.DataFrame") -> str:
-    """A factor as a formula has it: names that are no words stand in backticks."""
+    """A factor in formula syntax: names that are not identifiers in backticks."""
     return f"`{expression}`" if expression in frame.columns and not expression.isidentifier() else expression
 
 
-def _require_different(curves: tuple[Curve, ...]) -> None:
+def _check_different(curves: tuple[Curve, ...]) -> None:
     for i, curve in enumerate(curves):
         for other in curves[:i]:
             if column_keys(curve.values) == column_keys(other.values):
                 raise FormulaError(f"{other.term} and {curve.term} are curves of the same values: keep one.")
 
 
-def _learn_curve(term: SplineTerm, frame: "pd.DataFrame", lines: list[ColumnKey], known: Known) -> tuple[Curve, Array]:
+def _learn_curve(
+    term: SplineTerm, frame: "pd.DataFrame", lines: list[ColumnKey], known: LearnedBefore
+) -> tuple[Curve, Array]:
     matrix, values = Matrix.learn(f"0 + {term.expression}", frame)
     if values.shape[1] != 1 or any("categories" in state for _, state in matrix.spec.encoder_state.values()):
         raise FormulaError(f"{term} needs one column of numbers.")
-    require_finite(values, tuple(matrix.names), frame.index)
+    check_finite(values, tuple(matrix.names), frame.index)
     spline = known.splines.get(term)
     if spline is None:
         with explained(term):
@@ -306,7 +314,7 @@ def _learn_curve(term: SplineTerm, frame: "pd.DataFrame", lines: list[ColumnKey]
 
 @contextmanager
 def explained(term: SplineTerm) -> Iterator[None]:
-    """Say which spline can't be learned, and what to do."""
+    """Name the spline in errors, and say what to do."""
     try:
         yield
     except ValueError as error:
@@ -316,7 +324,7 @@ def explained(term: SplineTerm) -> Iterator[None]:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class _Groups:
-    """What is learned of the group terms: columns, levels and effects' names of each factor, and each row's level.
+    """Group terms: columns, levels and effect names of each factor, and each row's level.
 
     ``effects`` are those of each term, ``values`` the columns that multiply them.
     """
@@ -327,12 +335,12 @@ class _Groups:
     values: list[Array]
 
 
-def _learn_groups(groups: tuple[GroupTerm, ...], frame: "pd.DataFrame", known: Known) -> _Groups:
-    """Terms of the same groups make one factor; the factor with the most effects comes last."""
+def _learn_groups(groups: tuple[GroupTerm, ...], frame: "pd.DataFrame", known: LearnedBefore) -> _Groups:
+    """Merge terms with the same groups into one factor; the largest factor comes last."""
     by_columns: dict[frozenset[str], list[GroupTerm]] = {}
     for term in groups:
         by_columns.setdefault(frozenset(term.columns), []).append(term)
-    found = []
+    factors = []
     for terms in by_columns.values():
         names: list[str] = []
         members = []
@@ -348,18 +356,20 @@ def _learn_groups(groups: tuple[GroupTerm, ...], frame: "pd.DataFrame", known: K
         columns = terms[0].columns
         levels, numbers = Levels.learn(group_labels_of(frame, columns))
         levels = known.levels.get(columns, levels)
-        found.append((columns, levels, names, numbers, members))
-    found.sort(key=lambda factor: len(factor[1]) * len(factor[2]))
-    effects, learned = [], []
-    for k, (*_, members) in enumerate(found):
+        factors.append((columns, levels, names, numbers, members))
+    factors.sort(key=lambda factor: len(factor[1]) * len(factor[2]))
+    effects, columns_of_terms = [], []
+    for k, (*_, members) in enumerate(factors):
         for term, matrix, values, places in members:
             effects.append(Effects(term, matrix, k, places))
-            learned.append(values)
-    return _Groups([factor[:3] for factor in found], tuple(factor[3] for factor in found), effects, learned)
+            columns_of_terms.append(values)
+    return _Groups(
+        [factor[:3] for factor in factors], tuple(factor[3] for factor in factors), effects, columns_of_terms
+    )
 
 
 def _where(effects: list[Effects], factor: int, place: int) -> tuple[int, int]:
-    """Which column of which effects' matrix is this effect of the factor."""
+    """Position of a factor's effect: term and column of its matrix."""
     for i, of_term in enumerate(effects):
         if of_term.factor == factor and place in of_term.places:
             return i, of_term.places.index(place)

@@ -1,4 +1,4 @@
-"""A part of a formula that formulaic encodes: what it learns once is applied to new data, or read from a file."""
+"""A part of a formula encoded by formulaic: learned once, applied to new data, or restored from a file."""
 
 import re
 from collections.abc import Iterator, Mapping, Sized
@@ -18,21 +18,21 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.printing import ignored
 from vbsvm.design.columns import INTERCEPT
-from vbsvm.design.formula.guard import LARGEST_DEGREE, LARGEST_SETTING, FormulaError, clipped, width_of
 from vbsvm.design.formula.missing_inputs import columns_in
-from vbsvm.design.formula.terms import parsed
+from vbsvm.design.formula.sandbox import MAX_DEGREE, MAX_SETTING, FormulaError, clipped, width_of
+from vbsvm.design.formula.terms import parse_terms
 from vbsvm.design.values import shown
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Beside formulaic's own; the names that a formula may call are listed in ``formula.guard``.
+# Beside formulaic's own; the names that a formula may call are listed in ``formula.sandbox``.
 _CONTEXT = {"sqrt": np.sqrt, "log1p": np.log1p, "expm1": np.expm1, "abs": np.abs, "sin": np.sin, "cos": np.cos}
 _CONTEXT |= {"tanh": np.tanh, "exp10": lambda x: np.power(10.0, x)}  # formulaic's exp10 is the tenth power
 # What formulaic, NumPy and pandas raise where a formula does not fit the data.
 _FAILURES = (FormulaicError, ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 # The model holds matrices of columns × columns.
-MOST_COLUMNS = 10_000
+MAX_COLUMNS = 10_000
 
 
 @final
@@ -47,10 +47,10 @@ class Matrix:
     def learn(
         formula: str, frame: "pd.DataFrame", transforms: Mapping[str, Mapping[str, Any]] | None = None
     ) -> tuple["Matrix", Array]:
-        """Learn contrasts, and the state of transforms but those whose state is given by expression."""
-        _require_moderate(formula, frame, {})
+        """Learn contrasts and transforms; given states of transforms are reused."""
+        _check_n_columns(formula, frame, {})
         for one in _evaluated(formula):
-            if one not in (transforms or {}) and width_of(one) > len(frame) + 2 * LARGEST_DEGREE:
+            if one not in (transforms or {}) and width_of(one) > len(frame) + 2 * MAX_DEGREE:
                 raise FormulaError(
                     f"{one} has more columns than the data have rows ({len(frame)}): take a smaller df, or a smooth "
                     "term such as s(x), whose flexibility is inferred."
@@ -70,30 +70,30 @@ class Matrix:
 
     @property
     def learned(self) -> dict[str, Any]:
-        """Plain values of what was learned: the state of transforms, and the levels of categories."""
+        """Plain values of the learned state: transforms, and levels of categories."""
         categories = {str(key): state["categories"] for key, (_, state) in self.spec.encoder_state.items() if state}
         return {"transforms": deepcopy(self.spec.transform_state), "categories": categories}
 
     @staticmethod
-    def of_learned(formula: str, learned: Mapping[str, Any], row: "pd.DataFrame") -> "Matrix":
-        """The same from the formula and what was learned; a row of the data's kinds shows which columns it gives.
+    def from_learned(formula: str, learned: Mapping[str, Any], row: "pd.DataFrame") -> "Matrix":
+        """Restore it from the formula and the learned state; ``row`` has the data's types.
 
         The formula must have gone through the guard.
         """
-        _require_moderate(formula, row, learned["categories"])
+        _check_n_columns(formula, row, learned["categories"])
         categories = {
             key: (Factor.Kind.CATEGORICAL, {"categories": list(levels)})
             for key, levels in learned["categories"].items()
         }
         spec, calculable = _spec(formula, learned["transforms"], categories), _calculable(formula, row)
         with _unknown_categories():  # the row need not have any that was learned
-            found = Matrix(formula, _formulaic(spec, calculable).model_spec)
-        if any(found.learned[one].keys() != learned[one].keys() for one in ("categories", "transforms")):
+            matrix = Matrix(formula, _formulaic(spec, calculable).model_spec)
+        if any(matrix.learned[part].keys() != learned[part].keys() for part in ("categories", "transforms")):
             raise FormulaError(f"What was learned of {formula!r} does not belong to it.")
-        return found
+        return matrix
 
     def encode(self, frame: "pd.DataFrame", rows: NDArray[np.intp]) -> Array:
-        """Apply what was learned; ``rows`` numbers the rows in errors."""
+        """Encode new data; ``rows`` numbers the rows in errors."""
         for _, name, row, known in self._unknown(frame):
             raise ValueError(
                 f"Column {name!r} holds {shown(frame[name].iloc[row])} in row {rows[row]}, a category that was not "
@@ -106,7 +106,7 @@ class Matrix:
         return np.asarray(_formulaic(spec, _calculable(self.formula, frame)), dtype=np.float64)
 
     def _unknown(self, frame: "pd.DataFrame") -> Iterator[tuple[str, str, int, str]]:
-        """Categories that were not learned, which formulaic would take for the first one.
+        """New levels of categories: expression, column and row of the first of each column, and the known levels.
 
         Expression, column and row of the first of each column, and the categories that are known.
         """
@@ -120,21 +120,21 @@ class Matrix:
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns."""
+        """Column names."""
         return [INTERCEPT if name == "Intercept" else name for name in self.spec.column_names]
 
     @property
     def factors(self) -> list[tuple[str, ...]]:
-        """Expressions whose product each column is."""
-        found: list[tuple[str, ...]] = [()] * len(self.spec.column_names)
+        """Factors of each column."""
+        columns: list[tuple[str, ...]] = [()] * len(self.spec.column_names)
         for term, place in self.spec.term_slices.items():
             for column in range(place.start, place.stop):
-                found[column] = tuple(str(factor.expr) for factor in term.factors)
-        return found
+                columns[column] = tuple(str(factor.expr) for factor in term.factors)
+        return columns
 
     @property
     def categorical(self) -> list[str]:
-        """Expressions that are categories."""
+        """Categorical expressions."""
         return [str(expression) for expression, (_, state) in self.spec.encoder_state.items() if "categories" in state]
 
     @property
@@ -144,52 +144,54 @@ class Matrix:
 
     @property
     def terms(self) -> dict[str, slice]:
-        """Columns of each term but the intercept."""
+        """Columns of each term, without the intercept."""
         return {str(term): place for term, place in self.spec.term_slices.items() if str(term) != "1"}
 
 
 def _evaluated(formula: str) -> list[str]:
-    """Expressions that are evaluated, and are not merely a column's name."""
-    factors = (factor for term in parsed(formula) for factor in term.factors)
+    """Expressions that are evaluated, other than plain column names."""
+    factors = (factor for term in parse_terms(formula) for factor in term.factors)
     return list(dict.fromkeys(factor.expr for factor in factors if factor.eval_method is Factor.EvalMethod.PYTHON))
 
 
 def _calculable(formula: str, frame: "pd.DataFrame") -> "pd.DataFrame":
-    """The frame with floating-point numbers in columns that are calculated with: small integers would wrap around.
+    """The frame with floats in columns used in calculations: small integers would wrap around.
 
     Columns that are categories stay what they are.
     """
     names = list(frame.columns)
     expressions = _evaluated(formula)
-    labels = {name for one in expressions if one.startswith("C(") for name in columns_in(one, names)}
-    used = {name for one in expressions for name in columns_in(one, names)} - labels
+    labels = {
+        name for expression in expressions if expression.startswith("C(") for name in columns_in(expression, names)
+    }
+    used = {name for expression in expressions for name in columns_in(expression, names)} - labels
     narrow = [name for name in used if frame[name].dtype.kind in "iuf" and frame[name].dtype != np.float64]
     return frame.astype(dict.fromkeys(narrow, np.float64)) if narrow else frame
 
 
-def _require_moderate(formula: str, frame: "pd.DataFrame", categories: Mapping[str, Sized]) -> None:
-    """Refuse a formula that would have too many columns, before any of them is formed.
+def _check_n_columns(formula: str, frame: "pd.DataFrame", categories: Mapping[str, Sized]) -> None:
+    """Raise if the formula would have too many columns, before any is formed.
 
     ``categories`` are levels that were learned; those of other expressions are counted in the frame.
     """
     widths: dict[str, int] = {}
     total = 0
-    for term in parsed(formula):
+    for term in parse_terms(formula):
         columns = 1
         for expression in (str(factor.expr) for factor in term.factors):
             if expression not in widths:
                 widths[expression] = _width(expression, frame, categories)
             columns *= widths[expression]
         total += columns
-        if total > MOST_COLUMNS:
+        if total > MAX_COLUMNS:
             raise FormulaError(
-                f"{clipped(formula)} has more than {MOST_COLUMNS} columns: {term} alone has {columns}. Merge levels, "
+                f"{clipped(formula)} has more than {MAX_COLUMNS} columns: {term} alone has {columns}. Merge levels, "
                 "or take a random effect such as (1 | a:b), whose levels may be many."
             )
 
 
 def _width(expression: str, frame: "pd.DataFrame", categories: Mapping[str, Sized]) -> int:
-    """How many columns an expression makes at most."""
+    """Maximum number of columns of an expression."""
     is_column = expression in frame.columns
     if expression in categories:
         size = len(categories[expression])
@@ -199,13 +201,13 @@ def _width(expression: str, frame: "pd.DataFrame", categories: Mapping[str, Size
         size = len(frame[columns_in(expression, list(frame.columns))[0]].unique())
     else:
         return width_of(expression)
-    if size > LARGEST_SETTING and "contr." in expression and "contr.treatment" not in expression:
-        raise FormulaError(f"{expression} has {size} levels; contrasts but contr.treatment take {LARGEST_SETTING}.")
+    if size > MAX_SETTING and "contr." in expression and "contr.treatment" not in expression:
+        raise FormulaError(f"{expression} has {size} levels; contrasts but contr.treatment take {MAX_SETTING}.")
     return size
 
 
 def _spec(formula: str, transforms: Mapping[str, Any], encoders: dict[str, Any]) -> ModelSpec:
-    """A formula with what is known of it, as formulaic takes it."""
+    """A formulaic ModelSpec with what is known of it."""
     return ModelSpec(
         formula=cast(SimpleFormula, SimpleFormula.from_spec(formula)),
         output="numpy",
@@ -216,26 +218,26 @@ def _spec(formula: str, transforms: Mapping[str, Any], encoders: dict[str, Any])
 
 
 def _formulaic(spec: ModelSpec, frame: "pd.DataFrame") -> Any:
-    """Call formulaic; say its errors in words."""
+    """Call formulaic; explain its errors."""
     try:
         with np.errstate(all="ignore"):  # what is not finite is named by its row later
             return spec.get_model_matrix(frame, context=_CONTEXT)
     except _FAILURES as error:
-        raise FormulaError(_in_words(str(error), frame)) from error
+        raise FormulaError(_explain(str(error), frame)) from error
 
 
 @contextmanager
 def _unknown_categories() -> Iterator[None]:
-    """Ignore what formulaic and pandas say of categories that are not among the levels, and NumPy of empty columns."""
+    """Ignore warnings of formulaic and pandas about new levels, and of NumPy about empty columns."""
     with ignored(RuntimeWarning, DataMismatchWarning), ignored(Warning, message="Constructing a Categorical"):
         yield
 
 
-def _in_words(said: str, frame: "pd.DataFrame") -> str:
-    """What is wrong where formulaic can't evaluate a formula that has passed the guard."""
-    found = re.search(r"Unable to evaluate factor `(.*?)`\. \[", said, re.DOTALL)
-    expression = found[1] if found else ""
-    what = clipped(expression) if found else "The formula"
+def _explain(said: str, frame: "pd.DataFrame") -> str:
+    """Explain why formulaic can't evaluate a checked formula."""
+    match = re.search(r"Unable to evaluate factor `(.*?)`\. \[", said, re.DOTALL)
+    expression = match[1] if match else ""
+    what = clipped(expression) if match else "The formula"
     base = re.search(r"Value `(.*)` for .*\.base", said)
     if base:
         return f"{base[1]} is the reference of a category in the formula, and is not one of its levels."
@@ -244,7 +246,7 @@ def _in_words(said: str, frame: "pd.DataFrame") -> str:
             f"{what} has values beyond its boundary knots: write extrapolation='clip' or 'extend' in it, or take "
             "s(…), which extrapolates linearly."
         )
-    for name in columns_in(expression, list(frame.columns)) if found else ():
+    for name in columns_in(expression, list(frame.columns)) if match else ():
         if frame[name].dtype.kind not in "biuf":
             return f"{what} calculates with column {name!r}, which does not hold numbers: take C({name})."
     if "ufunc 'invert'" in said or "for |" in said or "for &" in said:

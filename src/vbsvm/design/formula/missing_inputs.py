@@ -1,4 +1,4 @@
-"""Inputs that enter a formula linearly, so that they may be missing.
+"""Predictors that enter a formula linearly, so that they may be missing.
 
 A numeric factor of a formula, such as log(chol), may miss values where its column of the design is the factor itself or
 a product of it and known factors. What a unit of it adds to such a product is read off by evaluating the formula at a
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.design.formula.guard import columns_of
+from vbsvm.design.formula.sandbox import columns_of
 from vbsvm.design.formula.syntax import FormulaParts
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ STATEFUL = ("center", "scale", "standardize")
 @final
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """A numeric factor: its expression, the data's columns in it, and its own column in the table.
+    """A numeric factor: its expression, its data columns, and its own column in the table.
 
     ``links`` are the other columns of the table that it multiplies.
     """
@@ -42,7 +42,7 @@ class Variable:
 @final
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """All factors that may miss values, values of reference for the data's columns, and why others may not."""
+    """All factors that may be missing, reference values of the data's columns, and why others may not."""
 
     variables: tuple[Variable, ...]
     reference: dict[str, Any]  # text where the column holds categories
@@ -50,11 +50,11 @@ class Linear:
 
     @property
     def links(self) -> list[tuple[int, int]]:
-        """Column of the table and number of the variable, for every product that a variable is a factor of."""
+        """Table column and variable number of every product that contains a variable."""
         return [(column, k) for k, variable in enumerate(self.variables) for column in variable.links]
 
-    def referring(self, frame: "pd.DataFrame", values: Sequence[Array]) -> "Linear":
-        """The same with references at which no variable is 0, for products are divided by it; ``values`` are theirs.
+    def with_references(self, frame: "pd.DataFrame", values: Sequence[Array]) -> "Linear":
+        """Set reference values at which no variable is 0, as products are divided by them.
 
         They are taken from the row in which the variable is furthest from 0.
         """
@@ -74,26 +74,28 @@ class Linear:
     def fill(
         self, frame: "pd.DataFrame", masks: dict[str, NDArray[np.bool_]], rows: NDArray[np.intp]
     ) -> "pd.DataFrame":
-        """The frame with reference values for its missing values; refuse them in columns that do not enter linearly.
+        """Fill missing values with reference values; raise for columns that do not enter linearly.
 
         Where a variable misses one of its columns, the others get their reference too. ``rows`` numbers them in errors.
         """
         for name, missing in masks.items():
             if name in self.reasons:
-                lost = np.unique(rows[missing])
-                others = _and_others(len(lost), len(np.unique(rows)))
+                incomplete_rows = np.unique(rows[missing])
+                first_row = incomplete_rows[0]
+                others = _and_others(len(incomplete_rows), len(np.unique(rows)))
                 raise ValueError(
-                    f"Column {name!r} has no value in row {lost[0]}{others}, and {self.reasons[name]} Values are drawn "
-                    "for it in a fit of rows in memory that misses some, unless GaussianImputation has a mechanism or "
-                    "labels='likelihood'. Else fill them in, or leave such rows out, as Model(…, missing='drop') does."
+                    f"Column {name!r} has no value in row {first_row}{others}, and {self.reasons[name]} Values are "
+                    "drawn for it in a fit of rows in memory that misses some, unless GaussianImputation has a "
+                    "mechanism or labels='likelihood'. Else fill them in, or leave such rows out, as "
+                    "Model(…, missing='drop') does."
                 )
-        of_all = dict(masks)
+        all_masks = dict(masks)
         for variable, missing in zip(self.variables, self._missing(masks), strict=True):
-            of_all |= {} if missing is None else dict.fromkeys(variable.columns, missing)
-        return fill(frame, of_all, self.reference)
+            all_masks |= {} if missing is None else dict.fromkeys(variable.columns, missing)
+        return fill(frame, all_masks, self.reference)
 
-    def both_missing(self, masks: dict[str, NDArray[np.bool_]]) -> set[str]:
-        """Columns of factors of a product that a row misses both of: it is not linear in what is missing."""
+    def both_factors_missing(self, masks: dict[str, NDArray[np.bool_]]) -> set[str]:
+        """Columns of products with both factors missing in some row: nonlinear in what is missing."""
         names = set[str]()
         pairs = combinations(zip(self.variables, self._missing(masks), strict=True), 2)
         for (left, mask), (right, other) in pairs:
@@ -104,30 +106,30 @@ class Linear:
     def _missing(self, masks: dict[str, NDArray[np.bool_]]) -> list[NDArray[np.bool_] | None]:
         return [_any([masks.get(name) for name in variable.columns]) for variable in self.variables]
 
-    def open(self, table: Array, masks: dict[str, NDArray[np.bool_]], rows: NDArray[np.intp]) -> Array | None:
-        """Write NaN into the table wherever a variable is missing; give the multipliers, rows × links.
+    def insert_missing(self, table: Array, masks: dict[str, NDArray[np.bool_]], rows: NDArray[np.intp]) -> Array | None:
+        """Write NaN into the table where a variable is missing; return the multipliers (rows × links) or None.
 
-        None where nothing is missing. The table was encoded with reference values for missing values.
+        None if nothing is missing. The table was encoded with reference values for missing values.
         """
         if not masks:
             return None
         missing = self._missing(masks)
         multipliers = np.zeros((len(table), len(self.links)))
-        opened: dict[int, NDArray[np.bool_]] = {}
+        masked: dict[int, NDArray[np.bool_]] = {}
         for j, (column, k) in enumerate(self.links):
             if (mask := missing[k]) is not None:
-                if column in opened and (both := opened[column] & mask).any():
-                    lost = np.unique(rows[both])
-                    others = _and_others(len(lost), len(np.unique(rows)))
+                if column in masked and (both := masked[column] & mask).any():
+                    incomplete_rows = np.unique(rows[both])
+                    others = _and_others(len(incomplete_rows), len(np.unique(rows)))
                     raise ValueError(
-                        f"Row {lost[0]}{others} has missing values in both factors of an interaction with "
+                        f"Row {incomplete_rows[0]}{others} has missing values in both factors of an interaction with "
                         f"{self.variables[k].expression}: their product is not normal. Leave such rows out, as "
                         "Model(…, missing='drop') does."
                     )
-                opened[column] = opened.get(column, False) | mask
+                masked[column] = masked.get(column, False) | mask
                 with np.errstate(divide="ignore", invalid="ignore"):
                     multipliers[mask, j] = table[mask, column] / table[mask, self.variables[k].place]
-        for column, mask in opened.items():
+        for column, mask in masked.items():
             table[mask, column] = np.nan
         for variable, mask in zip(self.variables, missing, strict=True):
             if mask is not None:
@@ -136,13 +138,13 @@ class Linear:
 
 
 def missing_masks(frame: "pd.DataFrame") -> dict[str, NDArray[np.bool_]]:
-    """Rows of each column without a value."""
+    """Masks of missing values of the incomplete columns."""
     masks = {str(name): frame[name].isna().to_numpy() for name in frame.columns}
     return {name: missing for name, missing in masks.items() if missing.any()}
 
 
 def fill(frame: "pd.DataFrame", masks: dict[str, NDArray[np.bool_]], reference: dict[str, Any]) -> "pd.DataFrame":
-    """The frame with these values for what is missing."""
+    """The frame with reference values in place of missing ones."""
     if not masks:
         return frame
     filled = {name: frame[name].where(~missing, reference[name]) for name, missing in masks.items()}
@@ -151,7 +153,7 @@ def fill(frame: "pd.DataFrame", masks: dict[str, NDArray[np.bool_]], reference: 
 
 
 def filled_by_others(frame: "pd.DataFrame", names: Sequence[str]) -> "pd.DataFrame":
-    """The frame with values of other rows, in turn, for what is missing in these columns."""
+    """The frame with missing values of these columns replaced by observed ones, in turn."""
     filled = {}
     for name in names:
         values = frame[name].to_numpy(dtype=np.float64, na_value=np.nan).copy()
@@ -162,7 +164,7 @@ def filled_by_others(frame: "pd.DataFrame", names: Sequence[str]) -> "pd.DataFra
 
 
 def reference_of(column: Any, name: str) -> Any:
-    """A value of the column to evaluate formulas at: the one furthest from 0, or the first label."""
+    """Reference value of a column: the one furthest from 0, or the first label."""
     known = column.dropna()
     if not len(known):
         raise ValueError(f"Column {name!r} has no value in any row. Drop it.")
@@ -172,12 +174,12 @@ def reference_of(column: Any, name: str) -> Any:
 
 
 def _and_others(count: int, n_rows: int) -> str:
-    """How many rows there are like the one that is named."""
+    """Count of rows like the one named in an error."""
     return f" (one of {count} such rows of {n_rows})" if count > 1 else ""
 
 
 def _scalar(value: Any) -> Any:
-    """A value of a column as files know it."""
+    """A value in a type that model files know."""
     return float(value) if isinstance(value, numbers.Real | np.bool_) else value
 
 
@@ -193,24 +195,24 @@ def learn_linear(
     categorical: set[str],
     masks: dict[str, NDArray[np.bool_]],
 ) -> tuple[Linear, list[str]]:
-    """Find the factors that may miss values, and those that need a column of their own for that."""
+    """Find the factors that may be missing, and those that need their own column for that."""
     names, expressions = list(frame.columns), list(dict.fromkeys(chain.from_iterable(factors_of)))
     uses: dict[str, list[str]] = {}
     for expression in (*expressions, *(f"s({term.expression})" for term in parts.splines)):
         inner = expression[2:-1] if expression not in expressions else expression
         for name in columns_in(inner, names):
             uses.setdefault(name, []).append(expression)
-    variables, alone, reasons = [], [], {}
+    variables, own_columns, reasons = [], [], {}
     for expression in expressions:
         columns = tuple(dict.fromkeys(columns_in(expression, names)))
         places = [k for k, factors in enumerate(factors_of) if factors == (expression,)]
         if expression in categorical:
-            continue  # a row that misses it is written out as candidates
+            continue  # a row that misses it is expanded to candidates
         reason = _why_not(expression, columns, uses, len(places))
         if reason is None and not places:
             if masks.keys() & set(columns):
-                places = [len(factors_of) + len(alone)]
-                alone.append(expression)
+                places = [len(factors_of) + len(own_columns)]
+                own_columns.append(expression)
             else:
                 reason = f"it was known in fit, and enters by products alone: {expression}."
         if reason is not None:
@@ -222,11 +224,11 @@ def learn_linear(
         reasons |= dict.fromkeys(
             columns_in(term.expression, names), f"enters by {term}: a missing input must enter linearly."
         )
-    return Linear(tuple(variables), {name: reference_of(frame[name], name) for name in names}, reasons), alone
+    return Linear(tuple(variables), {name: reference_of(frame[name], name) for name in names}, reasons), own_columns
 
 
 def _why_not(expression: str, columns: tuple[str, ...], uses: dict[str, list[str]], n_places: int) -> str | None:
-    """Why a factor may not miss values; None where it may."""
+    """Why a factor may not be missing, or None if it may."""
     function = expression.split("(", maxsplit=1)[0].strip()
     several = next((uses[name] for name in columns if len(set(uses[name])) > 1), None)
     if not columns:
@@ -243,5 +245,5 @@ def _why_not(expression: str, columns: tuple[str, ...], uses: dict[str, list[str
 
 
 def columns_in(expression: str, names: list[str]) -> list[str]:
-    """Columns of the data in a factor as formulaic calls it: a column's bare name may look like code."""
+    """Data columns in a factor as formulaic names it: a bare column name may look like code."""
     return [expression] if expression in names else columns_of(expression, names)

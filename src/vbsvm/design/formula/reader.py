@@ -1,4 +1,4 @@
-"""From a formula and a data frame to a table of numbers and the levels of its rows.
+"""Encode data frames by a formula: a numeric table, and the levels of the rows.
 
 Levels, knots and the state of transforms are learned once, over all of the data, and reapplied to new data.
 """
@@ -33,7 +33,7 @@ ColumnKey = tuple[str, tuple[str, ...]]
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """A spline term: the values that it is a curve of, its basis, and whether it brings the straight line along."""
+    """A spline term: its values, its basis, and whether it adds the linear part."""
 
     term: SplineTerm
     values: Matrix
@@ -44,7 +44,7 @@ class Curve:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Effects:
-    """The effects of one group term, and where they stand among the effects of its factor."""
+    """The effects of a group term, and their positions among the effects of the factor."""
 
     term: GroupTerm
     matrix: Matrix
@@ -55,7 +55,7 @@ class Effects:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Reader:
-    """How new data become the table and the levels that the model knows."""
+    """Encoder of new data by a learned formula."""
 
     parts: FormulaParts
     fixed: Matrix
@@ -73,7 +73,7 @@ class Reader:
 
     @property
     def numeric(self) -> frozenset[str]:
-        """Columns that held numbers."""
+        """Columns that were numeric in fit."""
         return frozenset(name for name, kind in self.kinds.items() if kind in "biuf")
 
     @property
@@ -82,87 +82,89 @@ class Reader:
         return tuple(name for name in self.parts.columns if name != self.parts.outcome)
 
     def read(self, data: Any) -> Encoded:
-        """Encode new data: a frame of any kind."""
-        return self.encode(self.taken(data))
+        """Encode new data of any frame type."""
+        return self.encode(self.select(data))
 
-    def taken(self, data: Any, kept: NDArray[np.intp] | None = None) -> "pd.DataFrame":
-        """The columns that are used, as they were in fit; ``kept`` are the rows that count."""
+    def select(self, data: Any, kept: NDArray[np.intp] | None = None) -> "pd.DataFrame":
+        """The columns in use with their types at fitting; ``kept`` are the rows of positive weight."""
         frame = frames.take(data, self.columns, kept, may_miss=self.parts.inputs)
         return frame.assign(**{name: self.as_learned(frame[name]) for name in self.columns})
 
     def as_learned(self, column: Any) -> "pd.Series":
-        """A column in the kind that it had in fit; refuse another kind where numbers were."""
+        """A column converted to its type at fitting; raise if numbers have become something else."""
         name = str(column.name)
-        found = frames.as_learned(column, self.kinds[name])
-        known = found.dropna()
+        result = frames.as_learned(column, self.kinds[name])
+        known = result.dropna()
         if name in self.numeric and known.dtype.kind not in "biuf" and len(known):
             raise ValueError(f"Column {name!r} held numbers in fit, and holds {known.iloc[0]!r} now.")
-        return found
+        return result
 
     def encode(self, frame: "pd.DataFrame", draws: Draws | None = None) -> Encoded:
-        """Encode a frame with the columns that are used; a row that misses categories becomes its candidates.
+        """Encode a frame; rows with missing categories or drawn columns become candidates.
 
         So does a row that misses columns which are drawn: ``draws`` has values for these rows. Without it they are
         spread over their distribution.
         """
         rows, levels, candidates = frame.index.to_numpy(), self.levels_of(frame), None
         if any(frame[name].isna().any() for name in self.categories.names):
-            frame, candidates = self.categories.write_out(frame)
-        if self.drawn is not None and (lost := self.drawn.missing(frame).any(axis=1)).any():
+            frame, candidates = self.categories.expand(frame)
+        if self.drawn is not None and (incomplete := self.drawn.missing(frame).any(axis=1)).any():
             if candidates is None:
                 candidates = Candidates(np.arange(len(frame)), self.categories.known_levels(frame))
             if draws is None:
                 draws = self.expected_draws(frame)
             else:
-                draws = draws.of_rows((np.cumsum(np.bincount(candidates.row, lost) > 0) - 1)[candidates.row[lost]])
-            frame, candidates = self.drawn.write_out(frame, candidates, draws)
+                draws = draws.take(
+                    (np.cumsum(np.bincount(candidates.row, incomplete) > 0) - 1)[candidates.row[incomplete]]
+                )
+            frame, candidates = self.drawn.expand(frame, candidates, draws)
         if candidates is None:
             return self._encode(frame, levels, rows)
         levels = tuple(of_rows[candidates.row] for of_rows in levels)
         return replace(self._encode(frame, levels, rows[candidates.row]), candidates=candidates)
 
-    def with_draws(self, least: int) -> "Reader":
-        """The same with at least so many draws for each row that needs some."""
-        return self if self.drawn is None else replace(self, drawn=replace(self.drawn, n=max(least, self.drawn.n)))
+    def with_draws(self, min_draws: int) -> "Reader":
+        """The reader with at least n draws per incomplete row."""
+        return self if self.drawn is None else replace(self, drawn=replace(self.drawn, n=max(min_draws, self.drawn.n)))
 
     def expected_draws(self, frame: "pd.DataFrame") -> Draws:
-        """Values for columns that are drawn, spread over their distribution, in those rows that miss some."""
+        """Quantile draws of the drawn columns for the incomplete rows."""
         assert self.drawn is not None
         frame = self._rows_to_draw(frame)
-        return self.drawn.expected(frame, self._beside_draws(frame))
+        return self.drawn.expected(frame, self._table_without_draws(frame))
 
     def proposed_draws(self, frame: "pd.DataFrame", rng: np.random.Generator) -> Draws:
-        """Random values for columns that are drawn, in those rows that miss some; labels have no say."""
+        """Random draws of the drawn columns for the incomplete rows, without use of labels."""
         assert self.drawn is not None
         frame = self._rows_to_draw(frame)
-        return self.drawn.proposed(frame, self._beside_draws(frame), rng)
+        return self.drawn.proposed(frame, self._table_without_draws(frame), rng)
 
     def _rows_to_draw(self, frame: "pd.DataFrame") -> "pd.DataFrame":
-        """Rows that miss columns which are drawn; a category that is missing, too, has its first level."""
+        """Rows with missing drawn columns; missing categories get their first level."""
         assert self.drawn is not None
         frame = frame.take(np.flatnonzero(self.drawn.missing(frame).any(axis=1)))
         if not any(frame[name].isna().any() for name in self.categories.names):
             return frame
-        written, candidates = self.categories.write_out(frame)
-        return written.take(candidates.firsts)
+        expanded, candidates = self.categories.expand(frame)
+        return expanded.take(candidates.firsts)
 
-    def _beside_draws(self, frame: "pd.DataFrame") -> NDArray[np.floating]:
-        """The table of these rows; columns that depend on what is drawn say nothing."""
+    def _table_without_draws(self, frame: "pd.DataFrame") -> NDArray[np.floating]:
+        """The table of these rows with drawn columns at their medians."""
         assert self.drawn is not None
         return self._encode(self.drawn.at_typical(frame), (), frame.index.to_numpy()).table
 
     def levels_of(self, frame: "pd.DataFrame") -> tuple[NDArray[np.intp], ...]:
-        """The level of each row in each factor."""
+        """Level number of each row in each factor."""
         return tuple(factor.encode(group_labels_of(frame, factor.columns)) for factor in self.plan.factors)
 
     def scaled(self, recipe: Recipe) -> "Reader":
-        """The same with the scaling of its columns."""
+        """The reader with this recipe; spline columns are not rescaled."""
         plan, scale = self.plan, recipe.scale.copy()
         scale[plan.n_shown : len(plan.names) - plan.n_carried] = 1.0  # a spline has a scale of its own
         return replace(self, plan=replace(plan, recipe=replace(recipe, scale=scale)))
 
     def _encode(self, frame: "pd.DataFrame", levels: tuple[NDArray[np.intp], ...], rows: NDArray[np.intp]) -> Encoded:
-        """Encode a frame that misses no categories; ``rows`` numbers its rows in errors."""
+        """Encode a frame without missing categories; ``rows`` numbers its rows in errors."""
         masks = missing_masks(frame)
         frame = self.linear.fill(frame, masks, rows)
         fixed = self.fixed.encode(frame, rows)[:, int(self.fixed.has_intercept) :]
@@ -170,34 +172,36 @@ class Reader:
         matrices = {k: self.effects[k].matrix.encode(frame, rows) for k, _ in self.carried}
         carried = [matrices[k][:, [j]] for k, j in self.carried]
         hidden = [matrix.encode(frame, rows) for matrix in self.hidden]
-        table = joined([fixed, *lines(self.curves, values), *bends(self.curves, values), *carried, *hidden])
-        require_finite(table, self.plan.names, rows)
-        return Encoded(table, levels, self.linear.open(table, masks, rows))
+        table = join_columns(
+            [fixed, *linear_parts(self.curves, values), *wiggly_parts(self.curves, values), *carried, *hidden]
+        )
+        check_finite(table, self.plan.names, rows)
+        return Encoded(table, levels, self.linear.insert_missing(table, masks, rows))
 
 
-def lines(curves: tuple[Curve, ...], values: list[Array]) -> list[Array]:
-    """The straight lines of those curves that bring theirs along."""
+def linear_parts(curves: tuple[Curve, ...], values: list[Array]) -> list[Array]:
+    """Linear parts of the curves that add one."""
     return [of_curve for curve, of_curve in zip(curves, values, strict=True) if curve.with_line]
 
 
-def bends(curves: tuple[Curve, ...], values: list[Array]) -> list[Array]:
-    """What is left of the curves beside their lines."""
+def wiggly_parts(curves: tuple[Curve, ...], values: list[Array]) -> list[Array]:
+    """Penalised basis columns of the curves."""
     return [curve.spline.encode(of_curve[:, 0]) for curve, of_curve in zip(curves, values, strict=True)]
 
 
-def joined(pieces: list[Array]) -> Array:
-    """Pieces side by side, stored by columns as the passes read them."""
+def join_columns(pieces: list[Array]) -> Array:
+    """Concatenate blocks of columns in column-major order."""
     table = np.empty((sum(piece.shape[1] for piece in pieces), len(pieces[0]))).T
     return np.concatenate(pieces, axis=1, out=table)
 
 
 def group_labels_of(frame: "pd.DataFrame", columns: tuple[str, ...]) -> list[NDArray[Any]]:
-    """Labels of a factor's columns: numbers, or text."""
+    """Labels of a factor's columns."""
     return [group_labels(frame[name].to_numpy(), name, frame.index) for name in columns]
 
 
-def require_finite(table: Array, names: tuple[str, ...], rows: "pd.Index | NDArray[np.intp]") -> None:
-    """Refuse a transform that gives no finite number, such as the log of zero; ``rows`` numbers the rows in errors."""
+def check_finite(table: Array, names: tuple[str, ...], rows: "pd.Index | NDArray[np.intp]") -> None:
+    """Raise for values that are not finite, such as the log of zero; ``rows`` numbers the rows in errors."""
     with np.errstate(invalid="ignore", over="ignore"):
         sums = table.sum(axis=0)
     for k in np.flatnonzero(~np.isfinite(sums)):
@@ -213,7 +217,7 @@ def require_finite(table: Array, names: tuple[str, ...], rows: "pd.Index | NDArr
 
 
 def column_keys(matrix: Matrix) -> list[ColumnKey]:
-    """What each column is: its name, which a column of the data may have too, and its factors."""
+    """Key of each column: name and factors."""
     return list(zip(matrix.names, matrix.factors, strict=True))
 
 
@@ -223,7 +227,7 @@ _PLAIN = ("parts", "carried", "linear", "categories", "mains", "uncertain", "pla
 
 
 def _contents(reader: Reader) -> dict[str, Any]:
-    """The reader's fields, with what formulaic learned as plain values."""
+    """Fields of the reader for a file, with learned states as plain values."""
     return {
         **{name: getattr(reader, name) for name in _PLAIN},
         "fixed": reader.fixed.learned,
@@ -234,37 +238,37 @@ def _contents(reader: Reader) -> dict[str, Any]:
 
 
 def _restored(saved: Mapping[str, Any]) -> Reader:
-    """The reader of these fields; older versions drew no columns."""
+    """Restore a reader from its fields; older files have no drawn columns."""
     saved = {"drawn": None, **saved}
     if set(saved) != {field.name for field in fields(Reader)}:
         raise ValueError(f"a reader does not have the fields {sorted(saved)}")
     plain = {name: saved[name] for name in _PLAIN}
     require_types(Reader, plain)
     parts, columns = saved["parts"], list(saved["parts"].columns)
-    syntax.require_safe(parts)
+    syntax.check_safe(parts)
     if set(saved["kinds"]) != set(columns):
         raise ValueError("the columns are not those of the formula")
-    nothing = _without_rows(saved["kinds"])
+    empty = _without_rows(saved["kinds"])
     curves = []
     for term, spline, with_line, learned in saved["curves"]:
         require_types(Curve, {"term": term, "spline": spline, "with_line": with_line})
-        curves.append(Curve(term, Matrix.of_learned(f"0 + {term.expression}", learned, nothing), spline, with_line))
+        curves.append(Curve(term, Matrix.from_learned(f"0 + {term.expression}", learned, empty), spline, with_line))
     effects = []
     for term, factor, places, learned in saved["effects"]:
         require_types(Effects, {"term": term, "factor": factor, "places": places})
-        effects.append(Effects(term, Matrix.of_learned(term.effects, learned, nothing), factor, places))
+        effects.append(Effects(term, Matrix.from_learned(term.effects, learned, empty), factor, places))
     if tuple(one.term for one in curves) != parts.splines or {one.term for one in effects} != set(parts.groups):
         raise ValueError("splines or groups are not those of the formula")
     hidden = []
     for text, learned in saved["hidden"]:
-        syntax.require_safe_text(text, columns)
-        hidden.append(Matrix.of_learned(text, learned, nothing))
-    fixed = Matrix.of_learned(parts.fixed, saved["fixed"], nothing)
+        syntax.check_safe_text(text, columns)
+        hidden.append(Matrix.from_learned(text, learned, empty))
+    fixed = Matrix.from_learned(parts.fixed, saved["fixed"], empty)
     return Reader(fixed=fixed, curves=tuple(curves), effects=tuple(effects), hidden=tuple(hidden), **plain)
 
 
 def _without_rows(kinds: Mapping[str, str]) -> "pd.DataFrame":
-    """A frame of the data's columns, each of its kind: what formulaic needs to see which columns it would give."""
+    """An empty frame with the data's columns and types."""
     import pandas as pd
 
     return pd.DataFrame({name: pd.Series([], dtype=_TYPES.get(kind, object)) for name, kind in kinds.items()})

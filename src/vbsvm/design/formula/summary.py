@@ -1,6 +1,6 @@
-"""What a formula needs to know of the rows, as summaries of some of them that add up to that of all.
+"""Additive summaries of rows from which a formula can be learned as from all rows.
 
-Most of what a formula means can be seen in a few rows that tell: one for each level of each category, the smallest and
+Most of a formula is determined by a few representative rows: one for each level of each category, the smallest and
 largest numbers, one that misses a value. Levels of groups and the weights of levels are counted. Splines and transforms
 such as ``scale`` and ``poly`` are learned from all values of their columns, which are kept: 8 bytes a row.
 """
@@ -16,76 +16,87 @@ from vbsvm.base.arrays import Array
 from vbsvm.design import frames
 from vbsvm.design.curves import Spline
 from vbsvm.design.formula import learning
-from vbsvm.design.formula.guard import FormulaError
-from vbsvm.design.formula.learning import Known
-from vbsvm.design.formula.matrix import MOST_COLUMNS, Matrix
+from vbsvm.design.formula.learning import LearnedBefore
+from vbsvm.design.formula.matrix import MAX_COLUMNS, Matrix
 from vbsvm.design.formula.missing_inputs import columns_in
 from vbsvm.design.formula.reader import Reader
+from vbsvm.design.formula.sandbox import FormulaError
 from vbsvm.design.formula.syntax import FormulaParts
-from vbsvm.design.formula.terms import parsed
-from vbsvm.design.levels import MOST_CLASSES, LabelSummary, LevelSummary, group_labels
+from vbsvm.design.formula.terms import parse_terms
+from vbsvm.design.levels import MAX_CLASSES, LabelSummary, LevelSummary, group_labels
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # Functions whose state is learned from all values.
 STATEFUL = re.compile(r"\b(?:center|scale|standardize|poly|bs|cc|cr|cs)\(")
-# The first rows are always among those that tell.
+# Number of first rows that are always representative.
 FIRST_ROWS = 16
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Needs:
-    """Which columns of a formula are needed for what.
+    """Columns of a formula by what is needed of them.
 
     ``alone`` stand in it as they are, and are categories unless they hold numbers; ``categories`` are so in any case.
-    ``whole`` are expressions that are learned from all values, ``held`` their columns.
+    ``whole`` are expressions that are learned from all values, ``whole_columns`` their columns.
     """
 
     parts: FormulaParts
     alone: frozenset[str]
     categories: frozenset[str]
     whole: tuple[str, ...]
-    held: tuple[str, ...]
+    whole_columns: tuple[str, ...]
     factors: tuple[tuple[str, ...], ...]
 
     @staticmethod
-    def of(parts: FormulaParts) -> "Needs":
-        """Look at all factors of the formula."""
+    def from_formula(parts: FormulaParts) -> "Needs":
+        """Collect the columns of all factors of the formula."""
         names = list(parts.columns)
         texts = [parts.fixed, *(term.effects for term in parts.groups)]
         expressions = list(
-            dict.fromkeys(str(factor.expr) for text in texts for term in parsed(text) for factor in term.factors)
+            dict.fromkeys(str(factor.expr) for text in texts for term in parse_terms(text) for factor in term.factors)
         )
-        whole = tuple(one for one in expressions if one not in names and STATEFUL.search(one))
-        held = {
-            name for one in (*whole, *(term.expression for term in parts.splines)) for name in columns_in(one, names)
+        whole = tuple(
+            expression for expression in expressions if expression not in names and STATEFUL.search(expression)
+        )
+        whole_columns = {
+            name
+            for expression in (*whole, *(term.expression for term in parts.splines))
+            for name in columns_in(expression, names)
         }
-        levels = (columns_in(one, names) for one in expressions if one not in names and one.startswith("C("))
+        levels = (
+            columns_in(expression, names)
+            for expression in expressions
+            if expression not in names and expression.startswith("C(")
+        )
         factors = {frozenset(term.columns): term.columns for term in reversed(parts.groups)}
         return Needs(
             parts,
-            frozenset(one for one in expressions if one in names),
+            frozenset(expression for expression in expressions if expression in names),
             frozenset(name for of_one in levels for name in of_one) | {parts.outcome},
             whole,
-            tuple(sorted(held)),
+            tuple(sorted(whole_columns)),
             tuple(factors.values()),
         )
 
     def summary(self, data: Any, kept: NDArray[np.intp] | None, weights: Array, first: int) -> "FormulaSummary":
-        """Summarise these rows of a frame; ``weights`` are theirs, and ``first`` is the number of the frame's first."""
+        """Summarise rows of a frame; ``first`` is the number of the frame's first row."""
         frame = frames.take(data, self.parts.columns, kept, may_miss=self.parts.inputs)
         labelled = [name for name in self.parts.columns if self._is_category(frame, name)]
-        telling = _telling(frame, labelled)
-        raw = data[list(self.parts.columns)].iloc[frame.index[telling]]
+        selected = _representative_rows(frame, labelled)
+        raw = data[list(self.parts.columns)].iloc[frame.index[selected]]
         known = {name: frame[name].notna().to_numpy() for name in labelled}
         return FormulaSummary(
             self,
-            raw.set_axis(frame.index[telling] + first),
-            {name: (frame[name].to_numpy(),) for name in self.held},
-            {name: LabelSummary.of(np.asarray(frame[name])[known[name]], weights[known[name]]) for name in labelled},
-            tuple(LevelSummary.of([_labels(frame, name) for name in columns]) for columns in self.factors),
+            raw.set_axis(frame.index[selected] + first),
+            {name: (frame[name].to_numpy(),) for name in self.whole_columns},
+            {
+                name: LabelSummary.from_rows(np.asarray(frame[name])[known[name]], weights[known[name]])
+                for name in labelled
+            },
+            tuple(LevelSummary.from_rows([_labels(frame, name) for name in columns]) for columns in self.factors),
             len(frame),
         )
 
@@ -96,58 +107,60 @@ class Needs:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class FormulaSummary:
-    """Rows that tell as they were given, whole columns in parts, levels of categories, and levels of groups."""
+    """Representative rows, whole columns in parts, levels of categories, and levels of groups."""
 
     needs: Needs
     rows: "pd.DataFrame"
-    held: dict[str, tuple[NDArray[Any], ...]]
+    whole_columns: dict[str, tuple[NDArray[Any], ...]]
     categories: dict[str, LabelSummary]
     groups: tuple[LevelSummary, ...]
     n_rows: int
 
     def __add__(self, other: Self) -> "FormulaSummary":
-        """Join two sets of rows."""
+        """Pool two sets of rows."""
         rows = _joined(self.rows, other.rows)
         labels = dict(self.categories)
         for name, more in other.categories.items():
             labels[name] = labels[name] + more if name in labels else more
-            _require_few(labels[name], name, self.needs.parts.outcome)
+            _check_few(labels[name], name, self.needs.parts.outcome)
         return FormulaSummary(
             self.needs,
-            rows.iloc[_telling(rows, list(labels))],
-            {name: (*self.held[name], *other.held[name]) for name in self.held},
+            rows.iloc[_representative_rows(rows, list(labels))],
+            {name: (*self.whole_columns[name], *other.whole_columns[name]) for name in self.whole_columns},
             labels,
             tuple(one + more for one, more in zip(self.groups, other.groups, strict=True)),
             self.n_rows + other.n_rows,
         )
 
     @property
-    def n_held(self) -> int:
-        """Bytes of the whole columns."""
-        return sum(part.nbytes for parts in self.held.values() for part in parts)
+    def whole_bytes(self) -> int:
+        """Size of the whole columns in bytes."""
+        return sum(part.nbytes for parts in self.whole_columns.values() for part in parts)
 
-    def refuse_whole(self, advice: str) -> NoReturn:
-        """Refuse whole columns that are too large."""
+    def check_size(self, advice: str) -> NoReturn:
+        """Raise an error for whole columns that are too large."""
         raise ValueError(
             "Splines and transforms such as scale() and poly() are learned from all values of their columns "
-            f"({', '.join(self.needs.held)}), {advice}"
+            f"({', '.join(self.needs.whole_columns)}), {advice}"
         )
 
     def frame(self) -> "pd.DataFrame":
-        """The rows that tell, in types that formulaic knows."""
+        """The representative rows, in types for formulaic."""
         parts = self.needs.parts
-        found = frames.take(self.rows, parts.columns, may_miss=parts.inputs)
-        return found.set_axis(self.rows.index)
+        frame = frames.take(self.rows, parts.columns, may_miss=parts.inputs)
+        return frame.set_axis(self.rows.index)
 
     def learn(self, standardize: bool) -> tuple[Reader, NDArray[np.bool_]]:
-        """The reader of the formula, whose columns are not scaled yet, and which of them will be centred."""
+        """Learn a reader without scales; also return which columns are centred."""
         import pandas as pd
 
-        parts, names = self.needs.parts, list(self.needs.held)
-        whole = pd.DataFrame({name: np.concatenate(self.held[name]) for name in names})
+        parts, names = self.needs.parts, list(self.needs.whole_columns)
+        whole = pd.DataFrame({name: np.concatenate(self.whole_columns[name]) for name in names})
         transforms = {
-            one: Matrix.learn(f"0 + {one}", whole.loc[:, columns_in(one, names)])[0].learned["transforms"]
-            for one in self.needs.whole
+            expression: Matrix.learn(f"0 + {expression}", whole.loc[:, columns_in(expression, names)])[0].learned[
+                "transforms"
+            ]
+            for expression in self.needs.whole
         }
         splines = {}
         for term in parts.splines:
@@ -156,28 +169,30 @@ class FormulaSummary:
             if values.shape[1] == 1:
                 with learning.explained(term):
                     splines[term] = Spline.learn(finite, term.size)
-        levels = {columns: one.levels() for columns, one in zip(self.needs.factors, self.groups, strict=True)}
-        totals = {name: one.totals for name, one in self.categories.items()}
-        return learning.learn_from(parts, self.frame(), standardize, Known(transforms, splines, levels, totals))
+        levels = {
+            columns: expression.levels() for columns, expression in zip(self.needs.factors, self.groups, strict=True)
+        }
+        totals = {name: expression.totals for name, expression in self.categories.items()}
+        return learning.learn_from(parts, self.frame(), standardize, LearnedBefore(transforms, splines, levels, totals))
 
 
 def _labels(frame: "pd.DataFrame", name: str) -> NDArray[Any]:
     return group_labels(frame[name].to_numpy(), name, frame.index)
 
 
-def _require_few(labels: LabelSummary, name: str, outcome: str) -> None:
-    """Refuse an outcome that is measured, and a category of too many levels, before they fill the memory."""
+def _check_few(labels: LabelSummary, name: str, outcome: str) -> None:
+    """Raise for a measured outcome, and for a category with too many levels."""
     if name == outcome:
-        labels.require_few(f"The outcome {name!r}")
-    elif len(labels.labels) > MOST_COLUMNS:
+        labels.check_few(f"The outcome {name!r}")
+    elif len(labels.labels) > MAX_COLUMNS:
         raise FormulaError(
-            f"Column {name!r} has more than {MOST_COLUMNS} different values as a category: merge levels, or take a "
+            f"Column {name!r} has more than {MAX_COLUMNS} different values as a category: merge levels, or take a "
             f"random effect such as (1 | {name}), whose levels may be many."
         )
 
 
-def _telling(frame: "pd.DataFrame", labelled: list[str]) -> NDArray[np.intp]:
-    """Places of the rows that tell what columns hold; all levels of those that are labelled."""
+def _representative_rows(frame: "pd.DataFrame", labelled: list[str]) -> NDArray[np.intp]:
+    """Indices of rows that represent the columns: extremes, missing values, and all levels of ``labelled``."""
     chosen = [np.arange(min(FIRST_ROWS, len(frame)))]
     for name in frame.columns:
         column = frame[name]
@@ -185,7 +200,7 @@ def _telling(frame: "pd.DataFrame", labelled: list[str]) -> NDArray[np.intp]:
         known = np.flatnonzero(~missing)
         chosen += [np.flatnonzero(missing)[:1], known[:1]]
         if name in labelled:
-            chosen.append(np.flatnonzero(~column.duplicated().to_numpy() & ~missing)[: MOST_COLUMNS + MOST_CLASSES])
+            chosen.append(np.flatnonzero(~column.duplicated().to_numpy() & ~missing)[: MAX_COLUMNS + MAX_CLASSES])
         elif column.dtype.kind in "biuf" and len(known):
             values = column.to_numpy()[known]
             chosen.append(known[[values.argmin(), values.argmax()]])
@@ -193,7 +208,7 @@ def _telling(frame: "pd.DataFrame", labelled: list[str]) -> NDArray[np.intp]:
 
 
 def _joined(one: "pd.DataFrame", other: "pd.DataFrame") -> "pd.DataFrame":
-    """One below the other; categories of a categorical column in the order in which they are met."""
+    """Concatenate rows; categories in order of appearance."""
     import pandas as pd
 
     changed: tuple[dict[str, Any], dict[str, Any]] = ({}, {})

@@ -1,7 +1,7 @@
-"""Read a formula: split it into its parts, and refuse what may not stand in it before anything is evaluated.
+"""Parse a formula: split it into its parts, and reject what is not allowed before anything is evaluated.
 
 ``outcome ~ fixed + s(x) + (effects | group)``. The fixed part and the effects are left to formulaic, which evaluates
-Python; so every factor in them first goes through ``formula.guard``. A formula can't run code.
+Python; so every factor in them first goes through ``formula.sandbox``. A formula can't run code.
 """
 
 import re
@@ -11,13 +11,13 @@ from typing import final
 
 from formulaic.parser.types import Factor
 
-from vbsvm.design.formula.guard import LARGEST_SETTING, RESERVED, FormulaError, clipped, column_of, columns_of
-from vbsvm.design.formula.habits import expanded, in_backticks, require_name, rewritten
-from vbsvm.design.formula.terms import LARGEST_POWER, names_in, parsed
+from vbsvm.design.formula.compat import check_name, expand_dot, in_backticks, rewrite
+from vbsvm.design.formula.sandbox import MAX_SETTING, RESERVED, FormulaError, clipped, column_of, columns_of
+from vbsvm.design.formula.terms import MAX_POWER, names_in, parse_terms
 
-LONGEST = 20_000
-DEEPEST = 50
-QUOTED = 10**6
+MAX_LENGTH = 20_000
+MAX_DEPTH = 50
+QUOTED_DEPTH = 10**6
 SPLINE_SIZE = 20
 
 _OPENING, _CLOSING = "([{", ")]}"
@@ -26,14 +26,14 @@ _OPENING, _CLOSING = "([{", ")]}"
 @final
 @dataclass(frozen=True, slots=True)
 class GroupTerm:
-    """``(effects | columns)``: effects that vary together over the groups. ``written`` is the term as it was given."""
+    """``(effects | columns)``: random effects that vary by group; ``written`` is the term as given."""
 
     effects: str
     columns: tuple[str, ...]
     written: str
 
     def __str__(self) -> str:
-        """The term in its normal form; the key of its prior."""
+        """Normal form of the term: the key of its prior."""
         return f"({self.effects} | {':'.join(self.columns)})"
 
 
@@ -46,14 +46,14 @@ class SplineTerm:
     size: int
 
     def __str__(self) -> str:
-        """The term in its normal form; the key of its prior."""
+        """Normal form of the term: the key of its prior."""
         return f"s({self.expression})" if self.size == SPLINE_SIZE else f"s({self.expression}, k={self.size})"
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class FormulaParts:
-    """A formula, read."""
+    """A parsed formula."""
 
     text: str
     outcome: str
@@ -64,13 +64,13 @@ class FormulaParts:
 
     @property
     def inputs(self) -> frozenset[str]:
-        """Columns that are neither the outcome nor groups: they may miss values."""
+        """Columns other than outcome and groups, which may be missing."""
         groups = {name for term in self.groups for name in term.columns}
         return frozenset(self.columns) - groups - {self.outcome}
 
 
 def read(formula: str, data_columns: list[str], weights: str | None = None) -> FormulaParts:
-    """Split a formula into its parts and check every one of them against the columns and the list.
+    """Parse a formula and check all its parts against the columns.
 
     ``weights`` is a column that ``.`` does not stand for.
     """
@@ -83,32 +83,32 @@ def read(formula: str, data_columns: list[str], weights: str | None = None) -> F
 
 
 def _read(formula: str, data_columns: list[str], weights: str | None) -> FormulaParts:
-    """The same, where brackets may turn out to be nested too deeply."""
-    if len(formula) > LONGEST:
-        raise FormulaError(f"The formula has {len(formula)} characters; up to {LONGEST} are read.")
-    _require_moderate(formula)
+    """Parse a formula whose brackets may be nested too deeply."""
+    if len(formula) > MAX_LENGTH:
+        raise FormulaError(f"The formula has {len(formula)} characters; up to {MAX_LENGTH} are read.")
+    _check_size(formula)
     left, right = _sides(formula)
     outcome = _outcome(left, data_columns)
-    terms = _split(rewritten(right, data_columns), "+-")
+    terms = _split(rewrite(right, data_columns), "+-")
     bars = [term for _, term in terms if _is_bar(term)]
     taken = {outcome, weights, *(name for term in bars for name in _groups_of(term, data_columns)[-1])}
     rest = [name for name in data_columns if name not in taken]
     fixed, splines, groups = [], [], []
     for sign, term in terms:
         if term in bars:
-            _require_plus(sign, term)
+            _check_plus(sign, term)
             groups += _read_bar(term, data_columns, rest)
         elif re.match(r"s\s*\(", term) and _closes_at_end(term):
-            _require_plus(sign, term)
+            _check_plus(sign, term)
             splines.append(_read_spline(term))
         elif term == ".":
             fixed += [(sign, name) for name in in_backticks(rest)]
         else:
-            fixed.append((sign, expanded(term, rest)))
+            fixed.append((sign, expand_dot(term, rest)))
     fixed_text = " ".join(f"{sign} {term}" for sign, term in fixed).removeprefix("+ ") or "1"
     for text in (fixed_text, *(group.written for group in groups), *(one.expression for one in splines)):
         for name in re.findall(r"`([^`]*)`", text):
-            require_name(name)
+            check_name(name)
     for name in names_in(fixed_text):
         column_of(name, data_columns, f"each name in {clipped(fixed_text)}")
     used = _used(outcome, fixed_text, splines, groups, data_columns)
@@ -116,7 +116,7 @@ def _read(formula: str, data_columns: list[str], weights: str | None) -> Formula
 
 
 def _sides(formula: str) -> tuple[str, str]:
-    """What stands left and right of ~."""
+    """The two sides of ~."""
     sides = [text for _, text in _split(formula, "~")]
     if len(sides) != 2:
         for sign in (":=", "<-", "="):
@@ -132,7 +132,7 @@ def _sides(formula: str) -> tuple[str, str]:
 
 
 def _outcome(left: str, data_columns: list[str]) -> str:
-    """The column of the outcome."""
+    """Column of the outcome."""
     try:
         return column_of(left, data_columns, "the outcome, left of ~,")
     except FormulaError as error:
@@ -148,12 +148,12 @@ def _outcome(left: str, data_columns: list[str]) -> str:
 def _used(
     outcome: str, fixed: str, splines: Sequence[SplineTerm], groups: Sequence[GroupTerm], data_columns: list[str]
 ) -> tuple[str, ...]:
-    """Check every part of a formula against the columns and the list; give the columns that occur."""
-    used = [outcome, *_require_allowed(fixed, data_columns)]
+    """Check every part of a formula; return the columns that occur."""
+    used = [outcome, *_check_allowed(fixed, data_columns)]
     for group in groups:
-        used += [*_require_allowed(group.effects, data_columns), *group.columns]
+        used += [*_check_allowed(group.effects, data_columns), *group.columns]
     for spline in splines:
-        used += _require_allowed(spline.expression, data_columns)
+        used += _check_allowed(spline.expression, data_columns)
     for term in (written := [str(spline) for spline in splines]):
         if written.count(term) > 1:
             raise FormulaError(f"{term} occurs twice.")
@@ -162,11 +162,11 @@ def _used(
     return tuple(dict.fromkeys(used))
 
 
-def require_safe(parts: FormulaParts) -> None:
-    """Refuse parts that no formula gives: what comes from a file goes through here before it is evaluated."""
+def check_safe(parts: FormulaParts) -> None:
+    """Check parts of a formula from a file before they are evaluated."""
     columns = list(parts.columns)
     for text in (parts.fixed, *(group.effects for group in parts.groups), *(one.expression for one in parts.splines)):
-        require_safe_text(text, columns)
+        check_safe_text(text, columns)
     for spline in parts.splines:
         if _read_spline(f"s({spline.expression}, k={spline.size})") != spline:
             raise FormulaError(f"{spline} is not a spline.")
@@ -176,24 +176,24 @@ def require_safe(parts: FormulaParts) -> None:
         raise FormulaError(f"The columns of {parts.text!r} are not those that it says.")
 
 
-def require_safe_text(text: str, data_columns: list[str]) -> None:
-    """The same for a part of a formula. What stands in backticks is a name, and may hold any sign."""
+def check_safe_text(text: str, data_columns: list[str]) -> None:
+    """Check a part of a formula from a file."""
     if not isinstance(text, str):
         raise FormulaError(f"{text!r} is not a part of a formula.")
     without_names = re.sub(r"`[^`]*`", "`_`", text)
-    _require_moderate(without_names)
+    _check_size(without_names)
     for _ in _walk(without_names):
         pass
-    rewritten(text)
-    _require_allowed(text, data_columns)
+    rewrite(text)
+    _check_allowed(text, data_columns)
 
 
 def normal_form(term: str) -> str:
-    """A term as priors' keys are compared: without blanks or backticks, its parts in the order of the alphabet."""
-    bare = _without_blanks(rewritten(term))
+    """Normal form of a term for keys of priors: no blanks or backticks, sorted parts."""
+    bare = _without_blanks(rewrite(term))
     if bare.startswith("(") and "||" not in bare and "|" in bare and _closes_at_end(bare):
         left, right = bare[1:-1].rsplit("|", 1)
-        effects = "+".join(sorted(normal_form(str(one)) for one in parsed(expanded(left, ["._."]))))
+        effects = "+".join(sorted(normal_form(str(part)) for part in parse_terms(expand_dot(left, ["._."]))))
         return f"({effects}|{':'.join(sorted(right.replace('`', '').split(':')))})"
     if re.match(r"s\(", bare) and _closes_at_end(bare):
         return _without_blanks(str(_read_spline(bare))).replace("`", "")
@@ -201,11 +201,11 @@ def normal_form(term: str) -> str:
 
 
 def _without_blanks(text: str) -> str:
-    return "".join(char for _, char, depth in _walk(text) if depth >= QUOTED or not char.isspace())
+    return "".join(char for _, char, depth in _walk(text) if depth >= QUOTED_DEPTH or not char.isspace())
 
 
-def _require_moderate(formula: str) -> None:
-    """Refuse what two readers could read in two ways, or what would take forever."""
+def _check_size(formula: str) -> None:
+    """Reject ambiguous text, and text that would take too long."""
     quote = ""
     for char in formula:
         if quote and char != quote and (char == "\\" or char in ("'\"" if quote == "`" else "`")):
@@ -213,37 +213,37 @@ def _require_moderate(formula: str) -> None:
         if char in "\"'`":
             quote = "" if char == quote else quote or char
     for power in re.findall(r"(?:\*\*|\^)\s*(\d+)", formula):
-        if len(power) > 3 or int(power) > LARGEST_POWER:
+        if len(power) > 3 or int(power) > MAX_POWER:
             raise FormulaError(
-                f"Powers go up to {LARGEST_POWER} in a formula; got {clipped(power)}. Add a column for more."
+                f"Powers go up to {MAX_POWER} in a formula; got {clipped(power)}. Add a column for more."
             )
 
 
 def _walk(text: str) -> Iterator[tuple[int, str, int]]:
-    """Yield place, character and depth of nesting; what stands in quotes or backticks is deeper than any bracket."""
+    """Yield position, character and nesting depth; quoted text is deeper than any bracket."""
     depth, quote = 0, ""
     for i, char in enumerate(text):
         if quote:
-            yield i, char, QUOTED
+            yield i, char, QUOTED_DEPTH
             quote = "" if char == quote else quote
             continue
         if char in "\"'`":
             quote = char
-            yield i, char, QUOTED
+            yield i, char, QUOTED_DEPTH
             continue
         depth -= char in _CLOSING
         if depth < 0:
             raise FormulaError(f"A bracket is closed that was never opened, in {clipped(text)}.")
         yield i, char, depth
         depth += char in _OPENING
-        if depth > DEEPEST:
-            raise FormulaError(f"The formula is nested too deeply: more than {DEEPEST} brackets are open at once.")
+        if depth > MAX_DEPTH:
+            raise FormulaError(f"The formula is nested too deeply: more than {MAX_DEPTH} brackets are open at once.")
     if depth or quote:
         raise FormulaError(f"A {'quote' if quote else 'bracket'} is not closed in {clipped(text)}.")
 
 
 def _split(text: str, separators: str) -> list[tuple[str, str]]:
-    """Parts of a text between separators outside of brackets, each with the separator before it (+ for the first)."""
+    """Split a text at top-level separators; each part with the separator before it (+ for the first)."""
     parts, begin, before = [], 0, separators[0]
     for i, char, depth in _walk(text):
         if depth == 0 and char in separators:
@@ -259,13 +259,13 @@ def _split(text: str, separators: str) -> list[tuple[str, str]]:
 
 
 def _closes_at_end(term: str) -> bool:
-    """Whether the bracket that opens first closes at the very end."""
+    """Whether the first bracket closes at the end."""
     return term.endswith(")") and [i for i, char, depth in _walk(term) if char == ")" and depth == 0] == [len(term) - 1]
 
 
 def _is_bar(term: str) -> bool:
-    """Whether a term is (effects | group); a bar anywhere else is refused."""
-    bars = [depth for _, char, depth in _walk(term) if char == "|" and depth < QUOTED]
+    """Whether a term is (effects | group); a bar elsewhere raises."""
+    bars = [depth for _, char, depth in _walk(term) if char == "|" and depth < QUOTED_DEPTH]
     if not bars:
         return False
     if term.startswith("(") and _closes_at_end(term) and set(bars) == {1}:
@@ -279,13 +279,13 @@ def _is_bar(term: str) -> bool:
     return False
 
 
-def _require_plus(sign: str, term: str) -> None:
+def _check_plus(sign: str, term: str) -> None:
     if sign == "-":
         raise FormulaError(f"{clipped(term)} can't be taken away: leave it out.")
 
 
 def _groups_of(term: str, data_columns: list[str]) -> list[tuple[str, ...]]:
-    """Columns of each factor that (effects | group) names; a/b is a and a:b."""
+    """Columns of each factor in (effects | group); a/b is a and a:b."""
     nested = [text for _, text in _split(_sides_of_bar(term)[1], "/")]
     chains = [[text for _, text in _split(step, ":")] for step in nested]
     names = [[column_of(name, data_columns, f"the group in {clipped(term)}") for name in chain] for chain in chains]
@@ -308,24 +308,22 @@ def _sides_of_bar(term: str) -> tuple[str, str]:
 
 
 def _read_bar(term: str, data_columns: list[str], rest: list[str]) -> list[GroupTerm]:
-    """(effects | group); with two bars each effect is a term of its own. ``rest`` are the columns of ``.``."""
-    left = expanded(_sides_of_bar(term)[0], rest)
+    """Parse (effects | group); with two bars each effect is its own term. ``rest`` are the columns of ``.``."""
+    left = expand_dot(_sides_of_bar(term)[0], rest)
     effects = [re.sub(r"\s*\+\s*", " + ", " ".join(left.split()))]
     if "||" in term:
-        effects = ["1" if str(one) == "1" else f"0 + {one}" for one in parsed(left)]
-    return [GroupTerm(one, columns, term) for columns in _groups_of(term, data_columns) for one in effects]
+        effects = ["1" if str(effect) == "1" else f"0 + {effect}" for effect in parse_terms(left)]
+    return [GroupTerm(effect, columns, term) for columns in _groups_of(term, data_columns) for effect in effects]
 
 
 def _read_spline(term: str) -> SplineTerm:
     inner = [text for _, text in _split(term[term.index("(") + 1 : -1], ",")]
     size = SPLINE_SIZE
     for setting in inner[1:]:
-        found = re.fullmatch(r"k\s*=\s*(\d+)", setting)
-        if not found or len(found[1]) > 6 or not 4 <= int(found[1]) <= LARGEST_SETTING:
-            raise FormulaError(
-                f"{clipped(term)}: s(x) takes one setting, k from 4 to {LARGEST_SETTING}, as in s(x, k=20)."
-            )
-        size = int(found[1])
+        match = re.fullmatch(r"k\s*=\s*(\d+)", setting)
+        if not match or len(match[1]) > 6 or not 4 <= int(match[1]) <= MAX_SETTING:
+            raise FormulaError(f"{clipped(term)}: s(x) takes one setting, k from 4 to {MAX_SETTING}, as in s(x, k=20).")
+        size = int(match[1])
     if not inner[0]:
         raise FormulaError(f"{clipped(term)} needs a column, as in s(age).")
     if not re.fullmatch(r"[^\W\d]\w*|`[^`]+`|[^\W\d]\w*\s*\(.*\)", inner[0]):
@@ -333,10 +331,10 @@ def _read_spline(term: str) -> SplineTerm:
     return SplineTerm(inner[0], size)
 
 
-def _require_allowed(text: str, data_columns: list[str]) -> list[str]:
-    """Refuse a formula in which anything but columns, numbers and listed functions occurs; give the columns."""
+def _check_allowed(text: str, data_columns: list[str]) -> list[str]:
+    """Raise for anything but columns, numbers and allowed functions; return the columns."""
     used = []
-    for factor in (factor for term in parsed(text) for factor in term.factors):
+    for factor in (factor for term in parse_terms(text) for factor in term.factors):
         match factor.eval_method:
             case Factor.EvalMethod.LOOKUP:  # a column, whatever its name
                 used.append(column_of(factor.expr, data_columns, f"each name in {clipped(text)}"))

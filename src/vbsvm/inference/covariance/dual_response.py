@@ -59,15 +59,15 @@ class _Rows:
 
 def _gather(spec: Spec, state: State, source: Source) -> _Rows:
     """All rows lie in one block."""
-    message, every = state.gaussian.message(None), np.arange(spec.n_columns)
+    coefficients, every = state.gaussian.effective(None), np.arange(spec.n_columns)
 
     def of_part(part: Part) -> tuple[_Rows, ...]:
         rows = cast(DualRows, part.rows)
-        f, v = message.row_moments(rows)
-        found = spec.likelihood.derivatives(f, np.asarray(v), rows.signs, rows.weights)
+        f, v = coefficients.row_moments(rows)
+        found = spec.likelihood.derivatives(f, np.asarray(v), rows.y, rows.weights)
         return (_Rows(rows.columns(every), found.ff, found.fv, found.vv),)
 
-    (found,) = source.total(of_part)
+    (found,) = source.sum_parts(of_part)
     return found
 
 

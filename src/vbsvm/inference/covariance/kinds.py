@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import InverseGamma, Point
-from vbsvm.base.reading import expect
 from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.base.update_mode import mean_field
 from vbsvm.inference.covariance.dual_response import dual_response
 from vbsvm.inference.covariance.linear_response import NoMaximumError, Response, dense_response
 from vbsvm.inference.covariance.map_response import effective_mean, response_of_map
@@ -225,7 +225,9 @@ class Covariances:
             return self._at_end("robust", None, ONE_UNIT)
         by, spec, state, bread, warnings = self._bread(by)
         if state.gates is not None:
-            bread = state.gates.open[: self.n, None] * bread * state.gates.open[: self.source.n_core]
+            bread = (
+                state.gates.by_coefficient[: self.n, None] * bread * state.gates.by_coefficient[: self.source.n_core]
+            )
         if isinstance(state.coefficients, ArrowGaussian):
             covariance = sandwich_of_groups(bread, spec, state, self.source, self.units)
             crossed = self.units is None and bool(state.coefficients.shapes)
@@ -256,7 +258,7 @@ class Covariances:
         """NaN for inputs that the fit leaves out: that they would not answer does not make them certain."""
         if state.gates is None:
             return covariance, []
-        out = state.gates.open[: self.n] < LIKELY_IN
+        out = state.gates.by_coefficient[: self.n] < LIKELY_IN
         if not out.any():
             return covariance, []
         return np.where(out | out[:, None], np.nan, covariance), [
@@ -267,7 +269,7 @@ class Covariances:
 
 def curvature_stats(spec: Spec, state: State, source: Source) -> Stats:
     """Sums of one pass from this state, with the curvature."""
-    return pass_rows(spec, state, source, expect, with_curvature=True)
+    return pass_rows(spec, state, source, mean_field, with_curvature=True)
 
 
 def curvature_distribution(spec: Spec, state: State, stats: Stats) -> GaussianDistribution:
@@ -275,15 +277,15 @@ def curvature_distribution(spec: Spec, state: State, stats: Stats) -> GaussianDi
     assert stats.curvature is not None
     curvature = stats.curvature.gated(state.gates, stats.gram)
     centred = curvature.conditional(np.zeros(spec.n_columns), spec.precision(state))
-    return centred.at(state.coefficients.mean)
+    return centred.with_mean(state.coefficients.mean)
 
 
 def effective_covariance(distribution: GaussianDistribution, state: State, n: int) -> Array:
     """Covariance of the first n coefficients with the gates applied: Cov(γ v)."""
     if state.gates is None:
         return distribution.covariances(n)
-    mean = (state.gates.open * distribution.mean)[:n]
-    return state.gates.applied_to(distribution.outer(n)) - np.outer(mean, mean)
+    mean = (state.gates.by_coefficient * distribution.mean)[:n]
+    return state.gates.weigh(distribution.outer(n)) - np.outer(mean, mean)
 
 
 def about_units(units: Units | None, likelihood: Likelihood) -> list[str]:
@@ -351,11 +353,11 @@ def reliability(state: State, source: Source, likelihood: Likelihood) -> Reliabi
     def of_part(part: Part) -> Array:
         if not isinstance(part, CompleteRows):
             return np.zeros(5)
-        h = 1.0 - part.rows.signs * part.scores(theta, state.missing)
+        h = 1.0 - part.rows.y * part.scores(theta, state.missing)
         s, near = part.rows.weights, np.abs(h) < NEAR_KINK
         return np.array([len(h), (h > 1.0).sum(), (h > NEAR_KINK).sum(), s[near].sum(), s.sum()])
 
-    n, wrong, losing, piled, weight = source.total(of_part, light=True)
+    n, wrong, losing, piled, weight = source.sum_parts(of_part, memory_bound=True)
     if n == 0:
         return Reliability(math.nan, math.nan)
     said, n_coefficients = Reliability(losing / n, piled / weight), source.n_core

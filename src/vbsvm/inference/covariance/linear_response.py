@@ -148,18 +148,18 @@ class NearRows:
 
 def rows_near_the_kink(spec: Spec, state: State, source: Source, negligible: float) -> NearRows:
     """Gather them; a rule for each row by itself, so that a row of weight 2 is the same as two rows."""
-    message, every = state.gaussian.message(None), np.arange(spec.n_columns)
+    coefficients, every = state.gaussian.effective(None), np.arange(spec.n_columns)
 
     def of_part(part: Part) -> NearRows:
         rows = cast(Rows, part.rows)
-        f, v = message.row_moments(rows)
+        f, v = coefficients.row_moments(rows)
         v = np.asarray(v)
-        found = spec.likelihood.derivatives(f, v, rows.signs, rows.weights)
+        found = spec.likelihood.derivatives(f, v, rows.y, rows.weights)
         near = np.abs(found.fv) * v + np.abs(found.vv) * v * np.sqrt(v) > negligible * rows.weights
         block = rows.columns(every)[near], found.fv[near], found.vv[near]
         return NearRows((block,), rows.gram(-found.ff))
 
-    return source.total(of_part)
+    return source.sum_parts(of_part)
 
 
 @final
@@ -178,7 +178,7 @@ class InferredScales:
         """Those of a state, or none where they are held."""
         pairs = () if hold_scales else zip(spec.blocks, state.scales, strict=True)
         found = [
-            (i, block.columns, scale.shape, scale.rate, block.prior.rate_slope(scale))
+            (i, block.columns, scale.shape, scale.rate, block.prior.rate_derivative(scale))
             for i, (block, scale) in enumerate(pairs)
             if isinstance(scale, InverseGamma)
         ]

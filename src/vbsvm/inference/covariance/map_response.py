@@ -18,8 +18,8 @@ from scipy.special import polygamma
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import InverseGamma
-from vbsvm.base.reading import Reading, expect
 from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.base.update_mode import UpdateMode, mean_field
 from vbsvm.inference.covariance.linear_response import InferredScales, NoMaximumError, Response
 from vbsvm.inference.steps import Iterate, newton_step
 from vbsvm.model.priors import Prior
@@ -71,7 +71,7 @@ class TiltedMap:
         spec, state = self.spec, self.state.unpack(z)
         if tilt is not None and tilt.block is not None:
             spec, state = _with_shape(spec, state, tilt.block, tilt.of_block)
-        stats = pass_rows(spec, state, self.source, expect, with_curvature=True)
+        stats = pass_rows(spec, state, self.source, mean_field, with_curvature=True)
         if tilt is not None:
             stats = replace(stats, cross_sums=stats.cross + tilt.coefficients)
         after = newton_step(spec, Iterate(state, 0.0, lambda: stats), 0.0)
@@ -168,18 +168,20 @@ class _TiltedScale(Prior[Any]):
     prior: Prior[Any] | None = None
     tilt: float = 0.0
 
-    def update(self, scale: Any, moments: Moments, resolve: Reading) -> Any:
+    def update(self, scale: Any, moments: Moments, mode: UpdateMode) -> Any:
         """The scale as for fewer coefficients."""
-        return scale if self.prior is None else self.prior.update(scale, self._fewer(moments), resolve)
+        return scale if self.prior is None else self.prior.update(scale, self._fewer(moments), mode)
 
     def fixed_point_step(self, scale: Any, moments: Moments) -> Any:
         """The guess as for fewer coefficients."""
         return None if self.prior is None else self.prior.fixed_point_step(scale, self._fewer(moments))
 
     def _fewer(self, moments: Moments) -> Any:
-        return SimpleNamespace(size=moments.size - 2.0 * self.tilt, total=moments.total, spread=moments.spread)
+        return SimpleNamespace(
+            size=moments.size - 2.0 * self.tilt, square_norm=moments.square_norm, total_variance=moments.total_variance
+        )
 
-    start = bound = stretch = _UNUSED  # there is a scale already, no bound is computed, and nothing is drawn
+    start = bound = rescale = _UNUSED  # there is a scale already, no bound is computed, and nothing is drawn
 
 
 def _with_shape(spec: Spec, state: State, block: int, tilt: float) -> tuple[Spec, State]:
@@ -194,7 +196,7 @@ def _with_shape(spec: Spec, state: State, block: int, tilt: float) -> tuple[Spec
 
 def effective_mean(state: State) -> Array:
     """E[γ v]."""
-    return state.coefficients.mean if state.gates is None else state.gates.open * state.coefficients.mean
+    return state.coefficients.mean if state.gates is None else state.gates.by_coefficient * state.coefficients.mean
 
 
 def _derivative(state: State, change: Array, value: Callable[[State], Array]) -> Array:

@@ -98,24 +98,24 @@ def sandwich_of_groups(bread: Array, spec: Spec, state: State, source: Source, u
 
 def meat_of_rows(spec: Spec, state: State, source: Source) -> Gram:
     """J = Σ s g² c cᵀ with the slope s g of each row, in the layout of the rows; one pass."""
-    message = state.coefficients.message(state.gates)
+    coefficients = state.coefficients.effective(state.gates)
 
     def of_part(part: Part) -> Any:
         rows = cast(Rows, part.rows)
-        f, v = message.row_moments(rows)
-        slope = spec.likelihood.slopes(f, np.asarray(v), rows.signs, rows.weights)[1]
+        f, v = coefficients.row_moments(rows)
+        slope = spec.likelihood.slopes(f, np.asarray(v), rows.y, rows.weights)[1]
         return rows.gram(np.square(slope) / rows.weights)
 
-    return source.total(of_part)
+    return source.sum_parts(of_part)
 
 
 def group_scores(spec: Spec, state: State, source: Source) -> Array:
     """Σ g c over the rows of each group, groups × coefficients of the core; groups are those of the arrow's tail."""
-    message = state.coefficients.message(state.gates)
+    coefficients = state.coefficients.effective(state.gates)
 
     def of_part(part: Part) -> ByGroup:
         rows = cast(ArrowRows, part.rows)
-        f, v = message.row_moments(rows)
-        return rows.sums_by_group(spec.likelihood.slopes(f, np.asarray(v), rows.signs, rows.weights)[1])
+        f, v = coefficients.row_moments(rows)
+        return rows.sums_by_group(spec.likelihood.slopes(f, np.asarray(v), rows.y, rows.weights)[1])
 
-    return source.total(of_part).total()
+    return source.sum_parts(of_part).to_array()

@@ -1,4 +1,4 @@
-"""The arrow layout: a dense core, and one grouping factor whose effects meet each other only through the core.
+"""The arrow layout: a dense core, and one grouping factor whose levels are independent given the core.
 
 Row i of group g has the score c_iᵀx + z_iᵀu_g. The core x holds the dense columns and all other grouping factors. The
 precision of (x, u_1, …, u_m) is an arrow: D_g on the tail's diagonal, B_g beside it. With E_g = D_g⁻¹B_g the core's
@@ -17,10 +17,10 @@ from vbsvm.model.coefficients import PointDistribution, SecondMoments
 from vbsvm.model.gates import DenseScan, Gates, GateScan
 from vbsvm.model.interfaces import Precision
 from vbsvm.model.layouts.dense import LOG_2PI, DenseGaussian, DenseGram, packed_triangles, unpacked_triangles
-from vbsvm.model.layouts.grouping import ArrowMessage, ByGroup, FactorMessage, by_group
+from vbsvm.model.layouts.grouping import ArrowCoefficients, ByGroup, LevelMoments, by_group
 
-# What a distribution that has moved need not compute anew.
-SPREADS = ("effect_covariances", "variances")
+# Cached properties that do not depend on the mean.
+MEAN_FREE = ("effect_covariances", "variances")
 
 
 @final
@@ -39,12 +39,12 @@ class ArrowGram:
     @cached_property
     def border(self) -> Array:
         """B_g, m × q × p."""
-        return self.border_sums.total()
+        return self.border_sums.to_array()
 
     @cached_property
     def corner(self) -> Array:
         """Z_gᵀW_gZ_g, m × q × q."""
-        return self.corner_sums.total()
+        return self.corner_sums.to_array()
 
     def __add__(self, other: Self) -> "ArrowGram":
         """Add the sums of two sets of rows."""
@@ -52,20 +52,20 @@ class ArrowGram:
         return ArrowGram(self.core + other.core, border, corner, self.shapes)
 
     def __sub__(self, other: Self) -> "ArrowGram":
-        """Take away the sums of other rows."""
+        """Subtract the sums of other rows."""
         border, corner = self.border_sums - other.border_sums, self.corner_sums - other.corner_sums
         return ArrowGram(self.core - other.core, border, corner, self.shapes)
 
-    def towards(self, other: Self, share: float) -> "ArrowGram":
-        """Move a share of the way to another gram."""
-        if not share:
+    def interpolate(self, other: Self, fraction: float) -> "ArrowGram":
+        """(1 − fraction) × this gram + fraction × another."""
+        if not fraction:
             return self
-        border = self.border + share * (other.border - self.border)
-        corner = self.corner + share * (other.corner - self.corner)
-        return ArrowGram(self.core.towards(other.core, share), by_group(border), by_group(corner), self.shapes)
+        border = self.border + fraction * (other.border - self.border)
+        corner = self.corner + fraction * (other.corner - self.corner)
+        return ArrowGram(self.core.interpolate(other.core, fraction), by_group(border), by_group(corner), self.shapes)
 
     def times(self, theta: Array) -> Array:
-        """Multiply by [x; u]."""
+        """Product with [x; u]."""
         x, u = self._split(theta)
         border = _flat(self.border)
         head = self.core.times(x) + u.ravel() @ border
@@ -76,15 +76,15 @@ class ArrowGram:
         """G ∘ E[γ̃γ̃ᵀ]; only the core has gates."""
         if gates is None:
             return self
-        border = self.border * gates.open[: self.border.shape[2]]
+        border = self.border * gates.by_coefficient[: self.border.shape[2]]
         return ArrowGram(self.core.gated(gates, own.core), by_group(border), by_group(self.corner), self.shapes)
 
     def scan(
         self, cross: Array, distribution: "ArrowGaussian | PointDistribution", gates: Gates, prior_log_odds: Array
     ) -> GateScan:
-        """Full conditionals of the gates; what they meet among the groups' effects counts with the linear part."""
+        """Full conditionals of the gates; products with random effects are part of the linear term."""
         A = self.core.matrix
-        linear = (cross * distribution.mean)[: len(A)] - distribution.meeting(_flat(self.border))
+        linear = (cross * distribution.mean)[: len(A)] - distribution.cross_moments(_flat(self.border))
         return DenseScan(gates, A * distribution.outer(len(A)), linear, prior_log_odds)
 
     def conditional(self, cross: Array, precision: Precision) -> "ArrowGaussian":
@@ -95,7 +95,7 @@ class ArrowGram:
         return ArrowGaussian(core, _effects(root, half, reduced, core.mean), root, _times(root, half), self.shapes)
 
     def solve(self, right: Array, precision: Precision) -> Array | None:
-        """(G + Λ)⁻¹ right, or None where that matrix is not positive in floating point."""
+        """(G + Λ)⁻¹ right, or None if that matrix is not numerically positive definite."""
         try:
             of_core, root, half = self._eliminate(precision)
         except np.linalg.LinAlgError:
@@ -168,12 +168,12 @@ class ArrowGaussian(SecondMoments):
         """Covariance of the first n coefficients of the core."""
         return self.core.covariances(n)
 
-    def fixed(self, n: int) -> DenseGaussian:
+    def marginal(self, n: int) -> DenseGaussian:
         """Distribution of the first n coefficients of the core."""
-        return self.core.fixed(n)
+        return self.core.marginal(n)
 
     def products(self, left: slice, right: slice) -> float:
-        """Σ E[θ_j θ_k] over the pairs of two strides, both in the core or both in the tail."""
+        """Σ E[θ_j θ_k] over corresponding elements of two slices, both in the core or both in the tail."""
         n_core = len(self.core.mean)
         if left.start < n_core:
             return self.core.products(left, right)
@@ -190,35 +190,35 @@ class ArrowGaussian(SecondMoments):
         """E[xxᵀ] of the first n coefficients of the core."""
         return self.core.outer(n)
 
-    def meeting(self, border: Array) -> Array:
-        """Σ B E[u x_k] over all effects u of groups, for each coefficient x_k of the core."""
-        together = np.einsum("ik,ik->k", border, _flat(self.link) @ self.core.covariance)
-        return (self.effects.ravel() @ border) * self.core.mean - together
+    def cross_moments(self, border: Array) -> Array:
+        """Σ B E[u x_k] over all random effects u, for each coefficient x_k of the core."""
+        covariance = np.einsum("ik,ik->k", border, _flat(self.link) @ self.core.covariance)
+        return (self.effects.ravel() @ border) * self.core.mean - covariance
 
-    def message(self, gates: Gates | None) -> "ArrowMessage":
-        """Means, variances and covariances, ready to be looked up by level."""
+    def effective(self, gates: Gates | None) -> "ArrowCoefficients":
+        """Distribution of the effective coefficients, with moments by level for lookup."""
         n_dense = len(self.core.mean) - sum(m * q for m, q in self.shapes)
-        dense, *places = places_in_core(n_dense, self.shapes)
+        dense, *places = core_slices(n_dense, self.shapes)
         Sigma = self.core.covariance
         with_core = -(_flat(self.link) @ Sigma).reshape(self.link.shape)
         factors, pairs = [], {}
         for k, (columns, (m, q)) in enumerate(zip(places, self.shapes, strict=True)):
             within = np.einsum("gqgr->gqr", Sigma[columns, columns].reshape(m, q, m, q))
             factors.append(
-                FactorMessage(
+                LevelMoments(
                     self.core.mean[columns].reshape(m, q), Sigma[columns, dense].reshape(m, q, n_dense), within
                 )
             )
             for j, (other, shape) in enumerate(zip(places[:k], self.shapes, strict=False)):
                 pairs[k, j] = Sigma[columns, other].reshape(m, q, *shape)
             pairs[len(places), k] = with_core[:, :, columns].reshape(*self.effects.shape, m, q)
-        factors.append(FactorMessage(self.effects, with_core[:, :, dense], self.effect_covariances))
+        factors.append(LevelMoments(self.effects, with_core[:, :, dense], self.effect_covariances))
         if gates is not None:
             factors = [
-                replace(distribution, with_dense=distribution.with_dense * gates.open[:n_dense])
+                replace(distribution, with_dense=distribution.with_dense * gates.by_coefficient[:n_dense])
                 for distribution in factors
             ]
-        return ArrowMessage(self.core.fixed(n_dense).message(gates), tuple(factors), pairs)
+        return ArrowCoefficients(self.core.marginal(n_dense).effective(gates), tuple(factors), pairs)
 
     def quadratic(self, gram: ArrowGram) -> float:
         """⟨gram, Ω⟩, from Cov(u_g, x) = −E_gΣ."""
@@ -229,7 +229,7 @@ class ArrowGaussian(SecondMoments):
 
     @property
     def precision(self) -> ArrowGram:
-        """Σ⁻¹: D_g in the corner, D_gE_g on the border, and what eliminating the groups took from the core is added."""
+        """Σ⁻¹: D_g in the corner, D_gE_g on the border, and the core's precision + Σ E_gᵀD_gE_g."""
         inverse = np.linalg.inv(self.root)
         corner = inverse.transpose(0, 2, 1) @ inverse
         border = corner @ self.link
@@ -242,12 +242,12 @@ class ArrowGaussian(SecondMoments):
         noise = np.einsum("gqr,gr->gq", self.root, rng.standard_normal(self.effects.shape))
         return PointDistribution(np.concatenate([x, (self.effects - self.link @ (x - self.core.mean) + noise).ravel()]))
 
-    def at(self, mean: Array) -> "ArrowGaussian":
-        """Move the distribution to another mean."""
+    def with_mean(self, mean: Array) -> "ArrowGaussian":
+        """A copy with another mean."""
         n_core = len(self.core.mean)
         effects = mean[n_core:].reshape(self.effects.shape)
-        moved = ArrowGaussian(self.core.at(mean[:n_core]), effects, self.root, self.link, self.shapes)
-        vars(moved).update({name: vars(self)[name] for name in SPREADS if name in vars(self)})
+        moved = ArrowGaussian(self.core.with_mean(mean[:n_core]), effects, self.root, self.link, self.shapes)
+        vars(moved).update({name: vars(self)[name] for name in MEAN_FREE if name in vars(self)})
         return moved
 
     def pack(self) -> Array:
@@ -256,7 +256,7 @@ class ArrowGaussian(SecondMoments):
         return np.concatenate([self.core.pack(), self.effects.ravel(), triangles, self.link.ravel()])
 
     def unpack(self, numbers: Array) -> "ArrowGaussian":
-        """Make the distribution that packs to these numbers."""
+        """The distribution with these parameters: inverse of ``pack``."""
         m, q = self.effects.shape
         lengths = m * q, m * (q * (q + 1) // 2), self.link.size
         core, effects, triangles, link = np.split(numbers, len(numbers) - np.cumsum(lengths[::-1])[::-1])
@@ -265,25 +265,25 @@ class ArrowGaussian(SecondMoments):
         return ArrowGaussian(core, effects, root, link.reshape(self.link.shape), self.shapes)
 
 
-def places_in_core(n_dense: int, shapes: tuple[tuple[int, int], ...]) -> list[slice]:
-    """Where the dense columns' coefficients and those of each factor stand in the core."""
+def core_slices(n_dense: int, shapes: tuple[tuple[int, int], ...]) -> list[slice]:
+    """Slices of the core: the dense columns, then each factor."""
     ends = [0, *accumulate((m * q for m, q in shapes), initial=n_dense)]
     return [slice(begin, end) for begin, end in pairwise(ends)]
 
 
 def _flat(blocks: Array) -> Array:
-    """The groups' blocks, one below the other."""
+    """The blocks of all levels, stacked."""
     m, q, n_core = blocks.shape
     return blocks.reshape(m * q, n_core)
 
 
 def _diagonals(matrices: Array) -> Array:
-    """Diagonal of each group's matrix; with one effect it is the matrix."""
+    """Diagonals of the levels' matrices."""
     return matrices[:, 0] if matrices.shape[1] == 1 else np.einsum("gqq->gq", matrices)
 
 
 def _times(left: Array, right: Array) -> Array:
-    """Product of each group's matrices; with one effect these are numbers, and plain multiplication is quicker."""
+    """Product of each level's matrices; with q = 1 by plain multiplication, which is faster."""
     return left * right if left.shape[1] == 1 else left @ right
 
 

@@ -9,7 +9,7 @@ from scipy.sparse import csc_array
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
-from vbsvm.model.layouts.arrow import ArrowGram, places_in_core
+from vbsvm.model.layouts.arrow import ArrowGram, core_slices
 from vbsvm.model.layouts.dense import DenseGram, DenseRows
 from vbsvm.model.layouts.grouping import ByGroup, Factor
 
@@ -28,13 +28,13 @@ class ArrowRows:
 
     @property
     def index(self) -> int:
-        """Place of the block in the data."""
+        """Number of the block in the data."""
         return self.dense.index
 
     @property
-    def signs(self) -> Array:
+    def y(self) -> Array:
         """Labels ±1."""
-        return self.dense.signs
+        return self.dense.y
 
     @property
     def weights(self) -> Array:
@@ -42,9 +42,9 @@ class ArrowRows:
         return self.dense.weights
 
     @property
-    def written(self) -> Array:
-        """The dense columns as an array, which factors multiply level by level."""
-        return self.dense.written
+    def as_array(self) -> Array:
+        """The dense columns as an array."""
+        return self.dense.as_array
 
     def scores(self, theta: Array) -> Array:
         """Cx + zᵀu_g."""
@@ -63,39 +63,41 @@ class ArrowRows:
         return total
 
     @cached_property
-    def summing(self) -> tuple[csc_array, csc_array]:
-        """Sparse matrices whose products are sums over the rows of each of the window's groups.
+    def group_sum_matrices(self) -> tuple[csc_array, csc_array]:
+        """Sparse matrices whose products with vectors are sums over the rows of each level of the window.
 
-        The first sums values, −s of each; the second s y c of each, by group and column of the core. They are kept with
-        the rows: integrating effects out asks for a dozen such sums of the same rows.
+        The first has weights −s, the second s y c, by level and column of the core. They are cached with the rows, as
+        integrating out random effects needs a dozen such sums.
         """
-        (_, tail), dense, s = self.tail.window, self.written, self.weights
+        (_, tail), dense, s = self.tail.window, self.as_array, self.weights
         n, begin = dense.shape
-        places, values = [np.broadcast_to(np.arange(begin), dense.shape)], [dense]
+        positions, values = [np.broadcast_to(np.arange(begin), dense.shape)], [dense]
         for factor in self.factors:
             q = factor.z.shape[1]
-            places.append(begin + q * factor.levels[:, None] + np.arange(q))
+            positions.append(begin + q * factor.levels[:, None] + np.arange(q))
             values.append(factor.z)
             begin += factor.size
-        at, entries = np.concatenate(places, axis=1), np.concatenate(values, axis=1)
-        at, entries = tail.levels[:, None] * begin + at, (s * self.signs)[:, None] * entries
+        columns, entries = np.concatenate(positions, axis=1), np.concatenate(values, axis=1)
+        indices, entries = tail.levels[:, None] * begin + columns, (s * self.y)[:, None] * entries
         ends = np.arange(n + 1)
-        by_column = csc_array((entries.ravel(), at.ravel(), at.shape[1] * ends), shape=(tail.n_levels * begin, n))
+        by_column = csc_array(
+            (entries.ravel(), indices.ravel(), indices.shape[1] * ends), shape=(tail.n_levels * begin, n)
+        )
         return csc_array((-s, tail.levels, ends), shape=(tail.n_levels, n)), by_column
 
     def columns(self, which: NDArray[np.intp]) -> Array:
         """These columns of the design."""
         return self.dense.columns(which)
 
-    def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
-        """Coefficients of these columns, and effects of each row's levels on them."""
+    def slopes_by_row(self, theta: Array, columns: NDArray[np.intp]) -> Array:
+        """Slopes of these columns: coefficients plus random slopes of each row's levels."""
         begin = self.dense.matrix.shape[1]
-        total = self.dense.multiplying(theta[:begin], columns)
+        total = self.dense.slopes_by_row(theta[:begin], columns)
         for factor in (*self.factors, self.tail):
-            places = factor.places(columns)
-            if places.any():
+            indicator = factor.column_indicator(columns)
+            if indicator.any():
                 effects = theta[begin : begin + factor.size].reshape(factor.shape)
-                total = total + factor.of_rows(effects) @ places
+                total = total + factor.of_rows(effects) @ indicator
             begin += factor.size
         return total
 
@@ -112,23 +114,23 @@ class ArrowRows:
         """Cᵀu of the core over the rows of each group, groups × coefficients of the core."""
         first, tail = self.tail.window
         once = Factor(tail.levels, tail.n_levels, np.ones((len(u), 1)), (0,))
-        parts = [once.with_columns(u, self.written)[:, 0]]
+        parts = [once.with_columns(u, self.as_array)[:, 0]]
         parts += [once.with_factor(u, factor).reshape(tail.n_levels, factor.size) for factor in self.factors]
         return ByGroup(((first, np.concatenate(parts, axis=1)),), self.tail.n_levels)
 
     def gram(self, w: Array) -> "ArrowGram":
         """A = CᵀWC of the core, B_g = Z_gᵀW_gC_g, and Z_gᵀW_gZ_g."""
-        C, (first, tail) = self.written, self.tail.window
+        C, (first, tail) = self.as_array, self.tail.window
         n_groups = self.tail.n_levels
         shapes = tuple(factor.shape for factor in self.factors)
         border = tail.with_columns(w, C)
-        z_columns = tail.within(C.shape[1])  # then Z is a part of C, and its sums are there already
+        z_columns = tail.within(C.shape[1])  # then Z is a part of C, and so are its sums
         corner = tail.with_columns(w, tail.z) if z_columns is None else border[:, :, z_columns]
         if shapes:
-            places = places_in_core(C.shape[1], shapes)
-            with_dense, border = border, np.empty((*tail.shape, places[-1].stop))
-            border[:, :, places[0]] = with_dense
-            for factor, columns in zip(self.factors, places[1:], strict=True):
+            slices = core_slices(C.shape[1], shapes)
+            with_dense, border = border, np.empty((*tail.shape, slices[-1].stop))
+            border[:, :, slices[0]] = with_dense
+            for factor, columns in zip(self.factors, slices[1:], strict=True):
                 border[:, :, columns] = tail.with_factor(w, factor).reshape(*tail.shape, factor.size)
         return ArrowGram(
             self.core_gram(w), ByGroup(((first, border),), n_groups), ByGroup(((first, corner),), n_groups), shapes
@@ -139,15 +141,15 @@ class ArrowRows:
         dense_gram = self.dense.gram(w)
         if not self.factors:
             return dense_gram
-        C = self.written
-        dense, *places = places_in_core(C.shape[1], tuple(factor.shape for factor in self.factors))
-        n_core = places[-1].stop
+        C = self.as_array
+        dense, *slices = core_slices(C.shape[1], tuple(factor.shape for factor in self.factors))
+        n_core = slices[-1].stop
         A = np.empty((n_core, n_core))
         A[dense, dense] = dense_gram.matrix
-        for k, (factor, rows) in enumerate(zip(self.factors, places, strict=True)):
+        for k, (factor, rows) in enumerate(zip(self.factors, slices, strict=True)):
             A[rows, dense] = factor.with_columns(w, C).reshape(factor.size, -1)
             A[dense, rows] = A[rows, dense].T
-            for other, columns in zip(self.factors[: k + 1], places, strict=False):
+            for other, columns in zip(self.factors[: k + 1], slices, strict=False):
                 A[rows, columns] = factor.with_factor(w, other).reshape(factor.size, other.size)
                 A[columns, rows] = A[rows, columns].T
         return DenseGram(A)
@@ -165,6 +167,6 @@ class ArrowCross:
         """Add the sums of two sets of rows."""
         return ArrowCross(self.core + other.core, self.tail + other.tail)
 
-    def total(self) -> Array:
-        """One array: the core, then the groups."""
-        return np.concatenate([self.core, self.tail.total().ravel()])
+    def to_array(self) -> Array:
+        """One array: the core, then the levels."""
+        return np.concatenate([self.core, self.tail.to_array().ravel()])

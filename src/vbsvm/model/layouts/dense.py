@@ -1,7 +1,7 @@
-"""The dense layout: one Gaussian over all coefficients, held by its mean and a triangular root of its covariance.
+"""The dense layout: one Gaussian over all coefficients, by its mean and a triangular root of its covariance.
 
-Σ = U Uᵀ with U upper triangular, the inverse transpose of the precision's Cholesky factor. One matrix then serves
-every need: row variances ‖Uᵀc‖² (never negative), second moments, log-determinant, draws and packing.
+Σ = U Uᵀ with U upper triangular, the inverse transpose of the precision's Cholesky factor. One matrix then gives all:
+row variances ‖Uᵀc‖² (never negative), second moments, log-determinant, draws and packing.
 """
 
 import math
@@ -22,8 +22,8 @@ from vbsvm.model.interfaces import CoefficientDistribution, Effects, Precision
 from vbsvm.model.matrices import DenseMatrix, DesignMatrix, SparseMatrix
 
 LOG_2PI = math.log(2 * math.pi)
-# Numbers of sparse rows that are written out together.
-AT_ONCE = 2**18
+# Largest number of cells of sparse rows that are materialised together.
+MAX_CELLS = 2**18
 EPS = float(np.finfo(np.float64).eps)
 
 
@@ -32,11 +32,11 @@ _potrf, _trtri, _posv, _lauum = get_lapack_funcs(("potrf", "trtri", "posv", "lau
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatrixRows:
-    """A block of rows: its place in the data, its design matrix, labels ±1 and weights > 0."""
+    """A block of rows: its number, design matrix, labels ±1 and weights > 0."""
 
     index: int
     matrix: DesignMatrix
-    signs: Array
+    y: Array
     weights: Array
 
     def scores(self, theta: Array) -> Array:
@@ -51,30 +51,30 @@ class MatrixRows:
         """These columns of the design."""
         return self.matrix.columns(which)
 
-    def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
-        """Coefficients of these columns, the same in all rows; 0 for columns that have none."""
+    def slopes_by_row(self, theta: Array, columns: NDArray[np.intp]) -> Array:
+        """Coefficients of these columns, the same in all rows; 0 for columns without one."""
         return _padded(theta, self.matrix.shape[1], columns)[None]
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseRows(MatrixRows):
-    """Rows whose gram is formed."""
+    """Rows of the dense layout, whose gram is a matrix."""
 
     @property
-    def written(self) -> Array:
-        """The rows as an array, for those who can't do without."""
+    def as_array(self) -> Array:
+        """The rows as a dense array."""
         if isinstance(self.matrix, DenseMatrix):
             return self.matrix.values
         return self.columns(np.arange(self.matrix.shape[1]))
 
-    def written_parts(self) -> Iterator[Array]:
-        """The rows as arrays of moderate size."""
+    def array_chunks(self) -> Iterator[Array]:
+        """The rows in dense chunks of moderate size."""
         if not isinstance(self.matrix, SparseMatrix):
-            yield self.written
+            yield self.as_array
             return
         n_rows, n_columns = self.matrix.shape
-        size = max(1, AT_ONCE // n_columns)
+        size = max(1, MAX_CELLS // n_columns)
         for begin in range(0, n_rows, size):
             yield self.matrix.rows(slice(begin, begin + size)).columns(np.arange(n_columns))
 
@@ -95,12 +95,12 @@ class DenseGram:
         return DenseGram(self.matrix + other.matrix)
 
     def __sub__(self, other: Self) -> "DenseGram":
-        """Take away the sums of other rows."""
+        """Subtract the sums of other rows."""
         return DenseGram(self.matrix - other.matrix)
 
-    def towards(self, other: Self, share: float) -> "DenseGram":
-        """Move a share of the way to another gram."""
-        return DenseGram(self.matrix + share * (other.matrix - self.matrix)) if share else self
+    def interpolate(self, other: Self, fraction: float) -> "DenseGram":
+        """(1 − fraction) × this gram + fraction × another."""
+        return DenseGram(self.matrix + fraction * (other.matrix - self.matrix)) if fraction else self
 
     def times(self, theta: Array) -> Array:
         """CᵀWCθ."""
@@ -108,12 +108,12 @@ class DenseGram:
 
     def gated(self, gates: Gates | None, own: Self) -> "DenseGram":
         """G ∘ E[γ̃γ̃ᵀ] (Algorithm 3, line 2)."""
-        return self if gates is None else DenseGram(gates.applied_to(self.matrix, own.matrix))
+        return self if gates is None else DenseGram(gates.weigh(self.matrix, own.matrix))
 
     def scan(
         self, cross: Array, distribution: CoefficientDistribution, gates: Gates, prior_log_odds: Array
     ) -> GateScan:
-        """Full conditionals of the gates, one after another (Algorithm 3, lines 6 and 7)."""
+        """Sequential full conditionals of the gates (Algorithm 3, lines 6 and 7)."""
         return DenseScan(
             gates, self.matrix * distribution.outer(len(self.matrix)), cross * distribution.mean, prior_log_odds
         )
@@ -128,7 +128,7 @@ class DenseGram:
         return DenseGaussian(root @ (cross @ root), root)
 
     def solve(self, right: Array, precision: Precision) -> Array | None:
-        """(G + Λ)⁻¹ right, or None where that matrix is not positive in floating point."""
+        """(G + Λ)⁻¹ right, or None if that matrix is not numerically positive definite."""
         if not len(right):
             return right
         _, solution, info = _posv(_plus(self.matrix, precision), right, lower=1, overwrite_a=1)
@@ -154,7 +154,7 @@ class DenseGaussian(SecondMoments):
 
     @cached_property
     def covariance(self) -> Array:
-        """Σ: UUᵀ of a triangle takes a third of a full product."""
+        """Σ = UUᵀ, by a triangular product in a third of the time of a full one."""
         if not len(self.mean):
             return self.root
         upper, _ = _lauum(self.root, lower=0)
@@ -162,7 +162,7 @@ class DenseGaussian(SecondMoments):
         np.fill_diagonal(covariance, upper.diagonal())
         return covariance
 
-    def fixed(self, n: int) -> "DenseGaussian":
+    def marginal(self, n: int) -> "DenseGaussian":
         """Distribution of the first n coefficients."""
         if n == len(self.mean):
             return self
@@ -171,23 +171,23 @@ class DenseGaussian(SecondMoments):
         return DenseGaussian(self.mean[:n], R.T[::-1, ::-1])
 
     def products(self, left: slice, right: slice) -> float:
-        """Σ E[θ_j θ_k] over the pairs of two strides."""
+        """Σ E[θ_j θ_k] over corresponding elements of two slices."""
         return float(self.mean[left] @ self.mean[right]) + float(np.vdot(self.root[left], self.root[right]))
 
     def outer(self, n: int) -> Array:
         """Ω of the first n coefficients."""
         return self.covariance[:n, :n] + np.outer(self.mean[:n], self.mean[:n])
 
-    def message(self, gates: Gates | None) -> "DenseGaussian | GatedMessage":
-        """Itself, as rows need the mean and the root; or the distribution of the effective coefficients."""
+    def effective(self, gates: Gates | None) -> "DenseGaussian | GatedCoefficients":
+        """Distribution of the effective coefficients; itself without gates."""
         if gates is None:
             return self
-        inclusion, n = gates.open[: len(self.mean)], len(self.mean)
-        extra = gates.spread[:n] * self.squares
-        shared = [(k, gates.spread[k[0]] * self._outer_of(k)) for k in gates.map.shared]
+        inclusion, n = gates.by_coefficient[: len(self.mean)], len(self.mean)
+        extra = gates.variance[:n] * self.squares
+        shared = [(k, gates.variance[k[0]] * self._outer_of(k)) for k in gates.map.shared]
         for k, _ in shared:
             extra[k] = 0.0
-        return GatedMessage(DenseGaussian(inclusion * self.mean, inclusion[:, None] * self.root), extra, shared)
+        return GatedCoefficients(DenseGaussian(inclusion * self.mean, inclusion[:, None] * self.root), extra, shared)
 
     def _outer_of(self, columns: NDArray[np.intp]) -> Array:
         root, mean = self.root[columns], self.mean[columns]
@@ -225,26 +225,26 @@ class DenseGaussian(SecondMoments):
         """Draw μ + U z."""
         return PointDistribution(self.mean + self.root @ rng.standard_normal(len(self.mean)))
 
-    def at(self, mean: Array) -> "DenseGaussian":
-        """Move the distribution to another mean."""
+    def with_mean(self, mean: Array) -> "DenseGaussian":
+        """A copy with another mean."""
         moved = DenseGaussian(mean, self.root)
         vars(moved)["variances"] = self.variances
         return moved
 
     def pack(self) -> Array:
-        """Mean and the upper triangle of the root, its diagonal as logs: every vector is a valid distribution."""
+        """Mean and upper triangle of the root with log diagonal: every vector is a valid distribution."""
         return np.concatenate([self.mean, packed_triangles(self.root[None])[0]])
 
     def unpack(self, numbers: Array) -> "DenseGaussian":
-        """Make the distribution that packs to these numbers."""
+        """The distribution with these parameters: inverse of ``pack``."""
         size = len(self.mean)
         return DenseGaussian(numbers[:size], unpacked_triangles(numbers[None, size:], size)[0])
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class GatedMessage:
-    """Distribution of γ̃∘v with the gates at their means, and what the gates' own variance adds to a row's.
+class GatedCoefficients:
+    """Distribution of the effective coefficients γ∘v: with gates at their means, plus the variance of the gates.
 
     ``extra`` is Var γ_k E v_k² of each coefficient with a gate of its own; ``shared`` has Var γ E[vvᵀ] of the
     coefficients that share a gate.
@@ -265,22 +265,22 @@ class GatedMessage:
 
     def effects(self, rows: DenseRows, columns: NDArray[np.intp]) -> Effects:
         """Distribution of the effective coefficients of these columns."""
-        spread = np.diag(self.extra)
+        covariance = np.diag(self.extra)
         for members, outer in self.shared:
-            spread[np.ix_(members, members)] += outer
-        return with_spread(self.distribution.effects(rows, columns), spread, rows, columns)
+            covariance[np.ix_(members, members)] += outer
+        return with_covariance(self.distribution.effects(rows, columns), covariance, rows, columns)
 
 
-def with_spread(effects: Effects, spread: Array, rows: DenseRows, columns: NDArray[np.intp]) -> Effects:
-    """Add a further covariance of the coefficients, ``spread``."""
-    of_columns = _padded(spread, len(spread), columns)
-    covariance = _padded(of_columns.T, len(spread), columns)
+def with_covariance(effects: Effects, added: Array, rows: DenseRows, columns: NDArray[np.intp]) -> Effects:
+    """Add a further covariance of the coefficients."""
+    of_columns = _padded(added, len(added), columns)
+    covariance = _padded(of_columns.T, len(added), columns)
     return Effects(effects.mean, effects.with_score + rows.matrix.matvec(of_columns.T), effects.covariance + covariance)
 
 
-def _padded(values: Array, n_known: int, columns: NDArray[np.intp]) -> Array:
-    """Look up columns; those beyond the known ones have no coefficient: zero."""
-    exists = columns < n_known
+def _padded(values: Array, n_coefficients: int, columns: NDArray[np.intp]) -> Array:
+    """Values of these columns, 0 for columns without a coefficient."""
+    exists = columns < n_coefficients
     if exists.all():
         return values[columns]
     padded = np.zeros((len(columns), *values.shape[1:]))
@@ -289,7 +289,7 @@ def _padded(values: Array, n_known: int, columns: NDArray[np.intp]) -> Array:
 
 
 def _plus(gram: Array, precision: Precision) -> Array:
-    """gram + Λ, in the order that LAPACK takes without a copy (the matrix is symmetric)."""
+    """gram + Λ in column-major order, which LAPACK takes without a copy."""
     total = gram.copy()
     total.ravel()[:: len(total) + 1] += precision.diagonal
     for left, right, value in precision.couplings:
@@ -302,8 +302,8 @@ def _plus(gram: Array, precision: Precision) -> Array:
 def _cholesky(precision: Array) -> Array:
     """Lower Cholesky factor.
 
-    Linearly dependent columns under a wide prior can leave a matrix that is positive on paper only. Then the diagonal
-    is raised, first by the rounding error that the gram's own sums carry, at most by a millionth.
+    Linearly dependent columns under a wide prior can give a matrix that is not numerically positive definite. Then the
+    diagonal is inflated, first by the rounding error of the gram's sums, at most by a factor of 1 + 1e−6.
     """
     lower, info = _potrf(precision, lower=1, clean=1)
     widening = 4 * len(precision) * EPS
@@ -322,7 +322,7 @@ def _cholesky(precision: Array) -> Array:
 
 
 def packed_triangles(matrices: Array) -> Array:
-    """Upper triangle of each matrix (in a row), its diagonal as logs."""
+    """Upper triangle of each matrix as a row, with log diagonal."""
     flat, diagonal = _upper_triangle(matrices.shape[1])
     triangles = matrices.reshape(len(matrices), -1)[:, flat]
     triangles[:, diagonal] = np.log(triangles[:, diagonal])
@@ -330,7 +330,7 @@ def packed_triangles(matrices: Array) -> Array:
 
 
 def unpacked_triangles(triangles: Array, size: int) -> Array:
-    """The matrices that pack to these triangles."""
+    """The matrices with these triangles: inverse of ``packed_triangles``."""
     flat, diagonal = _upper_triangle(size)
     matrices = np.zeros((len(triangles), size * size))
     matrices[:, flat] = triangles

@@ -1,11 +1,11 @@
-"""Too many rows and columns for a matrix of either: the covariance of the coefficients is known by draws from it.
+"""Layout for too many rows and columns for an exact covariance, which is estimated by draws.
 
 With B = [W^½C; Λ^½] the covariance is Σ = (BᵀB)⁻¹, and P = BΣBᵀ is a projection. For z ~ N(0, I), e = ΣBᵀz has the
-covariance Σ: a draw is the solution of one linear system, by conjugate gradients. The same z serve in every step of a
-fit, so that what is estimated changes as smoothly as the weights do.
+covariance Σ: a draw is the solution of one linear system, by conjugate gradients. The same z are used in all steps of a
+fit (common random numbers), so that estimates change as smoothly as the weights.
 
 Elements of Be = Pz and of z − Pz are independent, with variances h = P_ii and 1 − h. So their mean squares a and b over
-the draws both tell h, and with it the variance of row i's score, v = h/w, or that of coefficient j, Σ_jj = h/λ. The
+the draws both estimate h, and with it the variance of row i's score, v = h/w, or that of coefficient j, Σ_jj = h/λ. The
 estimates a and 1 − b are weighted by 1/h² and 1/(1 − h)², the inverses of their variances.
 """
 
@@ -18,45 +18,45 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
-from vbsvm.base.row_sums import sum_of
+from vbsvm.base.row_sums import sum_terms
 from vbsvm.model.coefficients import PointDistribution, SecondMoments
 from vbsvm.model.gates import Gates, GateScan
 from vbsvm.model.interfaces import Effects, Precision, Rows
 from vbsvm.model.layouts.dense import MatrixRows
 
-# Draws in the steps of a fit, whose errors partly cancel over rows, and of spreads that are asked for. A variance is
-# known to √(2/draws) or better.
-DRAWS, DRAWS_OF_SPREADS = 24, 64
+# Number of draws in the steps of a fit, whose errors partly cancel over rows, and for standard errors. The relative
+# error of a variance is √(2/draws) or less.
+DRAWS, N_FINAL_DRAWS = 24, 64
 SEED = 0
-# Conjugate gradients end when the residual has this share of its first size, in the norm of the preconditioner.
+# Relative tolerance of conjugate gradients, in the norm of the preconditioner.
 ACCURACY = 2e-3
 ACCURACY_OF_MEAN = 1e-6
 ACCURACY_OF_STEP = 0.03
 MAX_STEPS = 500
-# Covariances of more coefficients are not written out.
-MAX_WRITTEN = 5000
-# An estimate of a variance is at least this share of the mean square of its draws.
-MIN_SHARE = 0.1
+# Covariances of more coefficients are not materialised.
+MAX_MATERIALISED = 5000
+# Lower limit of an estimated variance, as a fraction of the mean square of its draws.
+MIN_FRACTION = 0.1
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class DrawnRows(MatrixRows):
-    """Rows whose gram is never formed."""
+    """Rows of this layout, whose gram is never formed."""
 
     def gram(self, w: Array) -> "DrawnGram":
-        """CᵀWC as its rows and weights."""
+        """CᵀWC, represented by rows and weights."""
         return DrawnGram(((self, w),))
 
     def noise(self, n_draws: int) -> Array:
-        """z of these rows, rows × draws: the same in every step of a fit."""
-        return np.random.default_rng([SEED, 1 + self.index]).standard_normal((len(self.signs), n_draws))
+        """z of these rows, rows × draws: the same in all steps of a fit."""
+        return np.random.default_rng([SEED, 1 + self.index]).standard_normal((len(self.y), n_draws))
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class DrawnGram:
-    """CᵀWC as its rows and their weights."""
+    """CᵀWC, represented by rows and weights."""
 
     parts: tuple[tuple[DrawnRows, Array], ...]
 
@@ -65,43 +65,43 @@ class DrawnGram:
         return DrawnGram(self.parts + other.parts)
 
     def __sub__(self, other: Self) -> "DrawnGram":
-        """Take away the sums of other rows."""
+        """Subtract the sums of other rows."""
         return DrawnGram((*self.parts, *((rows, -w) for rows, w in other.parts)))
 
-    def towards(self, other: Self, share: float) -> "DrawnGram":
-        """Move a share of the way to another gram of the same rows."""
+    def interpolate(self, other: Self, fraction: float) -> "DrawnGram":
+        """(1 − fraction) × this gram + fraction × another of the same rows."""
         pairs = zip(self.parts, other.parts, strict=True)
-        return DrawnGram(tuple((rows, w + share * (u - w)) for (rows, w), (_, u) in pairs)) if share else self
+        return DrawnGram(tuple((rows, w + fraction * (u - w)) for (rows, w), (_, u) in pairs)) if fraction else self
 
     def times(self, theta: Array) -> Array:
         """CᵀWCθ, for a vector or the columns of a matrix."""
         if theta.ndim == 1:
-            return sum_of(rows.matrix.rmatvec(w * rows.matrix.matvec(theta)) for rows, w in self.parts)
-        return sum_of(rows.matrix.rmatvec(w[:, None] * rows.matrix.matvec(theta)) for rows, w in self.parts)
+            return sum_terms(rows.matrix.rmatvec(w * rows.matrix.matvec(theta)) for rows, w in self.parts)
+        return sum_terms(rows.matrix.rmatvec(w[:, None] * rows.matrix.matvec(theta)) for rows, w in self.parts)
 
     def gated(self, gates: Gates | None, own: Self) -> "DrawnGram":
-        """Itself: this layout has no gates."""
+        """Itself, as this layout has no gates."""
         assert gates is None
         return self
 
     def scan(self, cross: Array, distribution: Any, gates: Gates, prior_log_odds: Array) -> GateScan:
-        """This layout has no gates."""
+        """Not implemented: this layout has no gates."""
         raise NotImplementedError
 
     @cached_property
     def diagonal(self) -> Array:
         """Σ w c²."""
-        return sum_of(rows.matrix.column_squares(w) for rows, w in self.parts)
+        return sum_terms(rows.matrix.column_squares(w) for rows, w in self.parts)
 
     def conditional(self, cross: Array, precision: Precision) -> "DrawnGaussian":
         """Draws from N(μ, Σ) with Σ = (G + Λ)⁻¹ and μ = Σ r."""
         mean = self._solved(cross[:, None], precision, ACCURACY_OF_MEAN)
-        return self.drawn(mean[:, 0], precision, DRAWS_OF_SPREADS)
+        return self.drawn(mean[:, 0], precision, N_FINAL_DRAWS)
 
     def drawn(
         self, mean: Array, precision: Precision, n_draws: int, near: "DrawnGaussian | None" = None
     ) -> "DrawnGaussian":
-        """Draws around a mean; ``near`` is a distribution that is not far off, where conjugate gradients begin."""
+        """Draws around a mean; ``near`` is a similar distribution, from which conjugate gradients start."""
         root = np.sqrt(precision.diagonal)[:, None]
         noise = np.random.default_rng([SEED, 0]).standard_normal((len(root), n_draws))
         right = root * noise
@@ -115,7 +115,7 @@ class DrawnGram:
         return DrawnGaussian(mean, draws.T, _estimate(draws, noise, root), of_rows)
 
     def solve(self, right: Array, precision: Precision) -> Array | None:
-        """(G + Λ)⁻¹ right, or None where that matrix is not positive in floating point."""
+        """(G + Λ)⁻¹ right, or None if that matrix is not numerically positive definite."""
         solution = self._solved(right[:, None], precision, ACCURACY_OF_STEP)[:, 0]
         return solution if np.isfinite(solution).all() else None
 
@@ -145,14 +145,14 @@ class DrawnGram:
 
 
 def _estimate(draws: Array, noise: Array, root: Array) -> Array:
-    """Variances of elements whose draws, times their root, are elements of Pz; ``noise`` is z."""
+    """Variances of elements from their draws, which times their root are elements of Pz; ``noise`` is z."""
     direct = np.square(draws).mean(axis=1)  # a/root²
     rest = np.square(noise - root * draws).mean(axis=1)  # b
     total = np.square(root[:, 0]) * direct + rest
-    other = direct / total  # h/root², and h itself below, to begin with
-    h = np.square(root[:, 0]) * other
-    weighted = np.square(1.0 - h) * direct + (1.0 - rest) * h * other
-    return np.maximum(weighted / (np.square(1.0 - h) + np.square(h)), MIN_SHARE * direct)
+    ratio = direct / total  # first estimate of h/root²
+    h = np.square(root[:, 0]) * ratio
+    weighted = np.square(1.0 - h) * direct + (1.0 - rest) * h * ratio
+    return np.maximum(weighted / (np.square(1.0 - h) + np.square(h)), MIN_FRACTION * direct)
 
 
 @final
@@ -160,7 +160,7 @@ def _estimate(draws: Array, noise: Array, root: Array) -> Array:
 class DrawnGaussian(SecondMoments):
     """N(mean, Σ) by draws e ~ N(0, Σ), draws × coefficients, and estimates of Σ's diagonal.
 
-    In a fit it knows the variances of the rows' scores, by the number of their block, better than by the draws alone.
+    In a fit it also has more accurate variances of the rows' scores, by the number of the block.
     """
 
     mean: Array
@@ -169,29 +169,29 @@ class DrawnGaussian(SecondMoments):
     _of_rows: dict[int, Array] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What copies and pickles hold: nothing of the rows."""
+        """State for copies and pickles, without that of the rows."""
         return {"mean": self.mean, "draws": self.draws, "variances": self.variances, "_of_rows": {}}
 
     def square_sum(self, columns: slice) -> float:
-        """Σ E[θ²] over these columns; its spread by the draws themselves, whose errors cancel in a sum."""
+        """Σ E[θ²] over these columns; variances by the draws themselves, whose errors cancel in a sum."""
         spread = float(np.square(self.draws[:, columns]).sum()) / len(self.draws)
         return float(np.square(self.mean[columns]).sum()) + spread
 
     @property
     def entropy(self) -> float:
-        """Not known: the determinant of Σ is not estimated."""
+        """NaN, as the determinant of Σ is not estimated."""
         return math.nan
 
     def covariances(self, n: int) -> Array:
         """Covariance of the first n coefficients."""
-        if n > MAX_WRITTEN:
+        if n > MAX_MATERIALISED:
             raise ValueError(
                 f"The covariance of {n} coefficients is not written out; their standard deviations are at hand."
             )
         return self.draws[:, :n].T @ self.draws[:, :n] / len(self.draws)
 
     def products(self, left: slice, right: slice) -> float:
-        """Σ E[θ_j θ_k] over the pairs of two strides."""
+        """Σ E[θ_j θ_k] over corresponding elements of two slices."""
         spread = float(np.vdot(self.draws[:, left], self.draws[:, right])) / len(self.draws)
         return float(self.mean[left] @ self.mean[right]) + spread
 
@@ -200,33 +200,33 @@ class DrawnGaussian(SecondMoments):
         spread = float(np.vdot(self.draws.T, gram.times(self.draws.T))) / len(self.draws)
         return float(self.mean @ gram.times(self.mean)) + spread
 
-    def message(self, gates: Gates | None) -> "DrawnGaussian":
-        """Itself: this layout has no gates."""
+    def effective(self, gates: Gates | None) -> "DrawnGaussian":
+        """Itself, as this layout has no gates."""
         assert gates is None
         return self
 
     def row_moments(self, rows: Any) -> tuple[Array, Array]:
-        """Mean and variance of each row's score; of rows of the fit, and of any others by the draws alone."""
+        """Mean and variance of each row's score; by the draws alone for rows that are not those of the fit."""
         mean = rows.scores(self.mean)
         if isinstance(rows, DrawnRows) and rows.index in self._of_rows:
             return mean, self._of_rows[rows.index]
         return mean, np.square(rows.matrix.matvec(self.draws.T)).mean(axis=1)
 
     def effects(self, rows: Rows, columns: NDArray[np.intp]) -> Effects:
-        """Asked by rows that miss values, which this layout does not have."""
+        """Not implemented: this layout has no missing values."""
         raise NotImplementedError
 
     @property
     def precision(self) -> DrawnGram:
-        """Not at hand as a gram."""
+        """Not implemented: the precision is not stored."""
         raise NotImplementedError
 
-    def at(self, mean: Array) -> "DrawnGaussian":
-        """Move the distribution to another mean."""
+    def with_mean(self, mean: Array) -> "DrawnGaussian":
+        """A copy with another mean."""
         return DrawnGaussian(mean, self.draws, self.variances, self._of_rows)
 
     def draw(self, rng: np.random.Generator) -> PointDistribution:
-        """Asked by samplers, which would solve a linear system in every sweep: they do not take this layout."""
+        """Not implemented: samplers do not use this layout."""
         raise NotImplementedError
 
     def pack(self) -> Array:
@@ -234,6 +234,6 @@ class DrawnGaussian(SecondMoments):
         return np.concatenate([self.mean, self.draws.ravel(), np.log(self.variances)])
 
     def unpack(self, numbers: Array) -> "DrawnGaussian":
-        """Make the distribution that packs to these numbers."""
+        """The distribution with these parameters: inverse of ``pack``."""
         mean, draws, variances = np.split(numbers, np.cumsum([self.mean.size, self.draws.size]))
         return DrawnGaussian(mean, draws.reshape(self.draws.shape), np.exp(variances), self._of_rows)

@@ -17,9 +17,9 @@ from vbsvm.model.coefficients import PointDistribution, SecondMoments
 from vbsvm.model.gates import DenseScan, Gates, GateScan
 from vbsvm.model.interfaces import Effects, Precision
 from vbsvm.model.layouts.dense import LOG_2PI, DenseRows
-from vbsvm.model.layouts.dual_parts import DualParts, SparseDesign, WideDesign, written
+from vbsvm.model.layouts.dual_parts import DualParts, SparseDesign, WideDesign, as_array
 
-# Gates that are scanned together: the matrix of their own products is formed.
+# Number of gates that are scanned together, for which the matrix of products is formed.
 CHUNK = 128
 
 
@@ -28,30 +28,30 @@ CHUNK = 128
 class DualRows:
     """All rows in one block.
 
-    Where all coefficients but the free ones have the same prior precision, and no gates, a pass needs nothing else of
-    the size of the columns than products with vectors.
+    If all coefficients but the free ones have the same prior precision, and no gates, the only operations with columns
+    in a pass are products with vectors.
     """
 
     index: int
     design: WideDesign
-    signs: Array
+    y: Array
     weights: Array
 
     @property
-    def written(self) -> Array:
+    def as_array(self) -> Array:
         """The rows as an array."""
-        return written(self.design)
+        return as_array(self.design)
 
-    def written_parts(self) -> Iterator[Array]:
-        """All rows at once."""
-        yield self.written
+    def array_chunks(self) -> Iterator[Array]:
+        """All rows as one chunk."""
+        yield self.as_array
 
     def scores(self, theta: Array) -> Array:
         """Cθ."""
         return self.design @ theta
 
     def gram(self, w: Array) -> "DualGram":
-        """CᵀWC, as its parts."""
+        """CᵀWC, represented by its factors."""
         return DualGram(self.design, w, np.zeros(self.design.shape[1]), np.ones(self.design.shape[1]))
 
     def cross(self, u: Array) -> Array:
@@ -62,7 +62,7 @@ class DualRows:
         """These columns of the design."""
         return self.design[:, which]
 
-    def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
+    def slopes_by_row(self, theta: Array, columns: NDArray[np.intp]) -> Array:
         """Coefficients of these columns, the same in all rows."""
         return theta[columns][None]
 
@@ -82,23 +82,23 @@ class DualGram:
         return self._with(other, other.w)
 
     def __sub__(self, other: Self) -> "DualGram":
-        """Take away the sums of other rows: they count with the opposite sign."""
+        """Subtract the sums of other rows: these have negative weights."""
         return self._with(other, -other.w)
 
     def _with(self, other: Self, w: Array) -> "DualGram":
-        design = np.concatenate([written(self.design), written(other.design)])
+        design = np.concatenate([as_array(self.design), as_array(other.design)])
         return DualGram(design, np.concatenate([self.w, w]), self.extra, self.opened)
 
     @cached_property
     def diagonal(self) -> Array:
         """The diagonal."""
-        return np.square(self.opened) * (self.w @ np.square(written(self.design))) + self.extra
+        return np.square(self.opened) * (self.w @ np.square(as_array(self.design))) + self.extra
 
-    def towards(self, other: Self, share: float) -> "DualGram":
-        """Move a share of the way to another gram of the same rows."""
-        if not share:
+    def interpolate(self, other: Self, fraction: float) -> "DualGram":
+        """(1 − fraction) × this gram + fraction × another of the same rows."""
+        if not fraction:
             return self
-        w, extra = self.w + share * (other.w - self.w), self.extra + share * (other.extra - self.extra)
+        w, extra = self.w + fraction * (other.w - self.w), self.extra + fraction * (other.extra - self.extra)
         return DualGram(self.design, w, extra, self.opened)
 
     def times(self, theta: Array) -> Array:
@@ -106,10 +106,10 @@ class DualGram:
         return self.opened * ((self.w * (self.design @ (self.opened * theta))) @ self.design) + self.extra * theta
 
     def gated(self, gates: Gates | None, own: Self) -> "DualGram":
-        """G ∘ E[γ̃γ̃ᵀ]; every gate has one coefficient."""
+        """G ∘ E[γ̃γ̃ᵀ]; no gate is shared."""
         if gates is None:
             return self
-        return DualGram(self.design, self.w, gates.spread * own.diagonal, gates.open)
+        return DualGram(self.design, self.w, gates.variance * own.diagonal, gates.by_coefficient)
 
     def scan(
         self, cross: Array, distribution: "DualGaussian | PointDistribution", gates: Gates, prior_log_odds: Array
@@ -123,7 +123,7 @@ class DualGram:
         return DualGaussian(parts.times(cross), parts)
 
     def solve(self, right: Array, precision: Precision) -> Array | None:
-        """(G + Λ)⁻¹ right, or None where that matrix is not positive in floating point."""
+        """(G + Λ)⁻¹ right, or None if that matrix is not numerically positive definite."""
         try:
             return self.conditional(right, precision).mean
         except np.linalg.LinAlgError:
@@ -149,9 +149,9 @@ class DualGaussian(SecondMoments):
         free = np.isin(np.arange(len(self.mean))[columns], self.parts.free)
         if len(free) == len(self.parts.free) and free.all():
             return of_mean + self.parts.free_trace
-        if self.parts.common is None or free.any() or len(free) + len(self.parts.free) != len(self.mean):
+        if self.parts.common_variance is None or free.any() or len(free) + len(self.parts.free) != len(self.mean):
             return float(self.squares[columns].sum())
-        return of_mean + self.parts.held_trace
+        return of_mean + self.parts.penalised_trace
 
     @property
     def entropy(self) -> float:
@@ -159,12 +159,12 @@ class DualGaussian(SecondMoments):
         return 0.5 * len(self.mean) * (1 + LOG_2PI) + self.parts.half_log_det
 
     def covariances(self, n: int) -> Array:
-        """Covariance of the first n coefficients: columns × columns, for those who ask for it."""
+        """Covariance of the first n coefficients, n × n."""
         U, V = self.parts.left[:, :n], self.parts.right[:n]
         return np.diag(self.parts.diagonal[:n]) - U.T @ U + V @ V.T
 
     def products(self, left: slice, right: slice) -> float:
-        """Σ E[θ_j θ_k] over the pairs of two strides."""
+        """Σ E[θ_j θ_k] over corresponding elements of two slices."""
         D, U, V = self.parts.diagonal, self.parts.left, self.parts.right
         same = D[left].sum() if left == right else 0.0
         spread = same - np.vdot(U[:, left], U[:, right]) + np.vdot(V[left], V[right])
@@ -172,23 +172,23 @@ class DualGaussian(SecondMoments):
 
     def quadratic(self, gram: DualGram) -> float:
         """E[θᵀ gram θ]."""
-        of_rows = self.written_message(None).variances(written(gram.design) * gram.opened)
+        of_rows = self.materialised(None).variances(as_array(gram.design) * gram.opened)
         spread = float(gram.w @ of_rows) + float(gram.extra @ self.variances)
         return float(self.mean @ gram.times(self.mean)) + spread
 
-    def message(self, gates: Gates | None) -> "DualMessage | KernelMessage":
-        """What rows need, with the gates applied."""
-        if gates is None and self.parts.common is not None:
-            return KernelMessage(self)
-        return self.written_message(gates)
+    def effective(self, gates: Gates | None) -> "DualCoefficients | KernelCoefficients":
+        """Distribution of the effective coefficients."""
+        if gates is None and self.parts.common_variance is not None:
+            return KernelCoefficients(self)
+        return self.materialised(gates)
 
-    def written_message(self, gates: Gates | None) -> "DualMessage":
-        """The same with the parts of the covariance written out, for any rows."""
+    def materialised(self, gates: Gates | None) -> "DualCoefficients":
+        """Distribution of the effective coefficients with explicit factors of the covariance, for any rows."""
         D, U, V = self.parts.diagonal, self.parts.left, self.parts.right
         if gates is None:
-            return DualMessage(self.mean, D, U, V)
-        opened, extra = gates.open, gates.spread * self.squares
-        return DualMessage(opened * self.mean, np.square(opened) * D + extra, opened * U, opened[:, None] * V)
+            return DualCoefficients(self.mean, D, U, V)
+        opened, extra = gates.by_coefficient, gates.variance * self.squares
+        return DualCoefficients(opened * self.mean, np.square(opened) * D + extra, opened * U, opened[:, None] * V)
 
     @property
     def precision(self) -> DualGram:
@@ -203,16 +203,16 @@ class DualGaussian(SecondMoments):
         noise = u - parts.left_transposed(solve_triangular(parts.factor, of_rows, lower=True, check_finite=False))
         return PointDistribution(self.mean + noise + parts.right @ rng.standard_normal(parts.right.shape[1]))
 
-    def at(self, mean: Array) -> "DualGaussian":
-        """Move the distribution to another mean."""
+    def with_mean(self, mean: Array) -> "DualGaussian":
+        """A copy with another mean."""
         return DualGaussian(mean, self.parts)
 
     def pack(self) -> Array:
-        """Mean, logs of λ and of the weights, and the gates that Σ was formed with: Σ itself would be too large."""
+        """Mean, logs of λ and of the weights, and the gates that define Σ, as Σ itself would be too large."""
         return np.concatenate([self.mean, np.log(self.parts.lam), np.log(self.parts.w), self.parts.opened])
 
     def unpack(self, numbers: Array) -> "DualGaussian":
-        """Make the distribution that packs to these numbers, kept within what floating point holds."""
+        """The distribution with these parameters, clipped to the range of floating point."""
         size, n = len(self.mean), len(self.parts.w)
         mean, lam, w, opened = np.split(numbers, np.cumsum([size, size, n]))
         lam, w = (np.exp(np.clip(x, -100.0, 100.0)) for x in (lam, w))
@@ -221,8 +221,8 @@ class DualGaussian(SecondMoments):
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class KernelMessage:
-    """A distribution whose own rows find their variances among products of rows."""
+class KernelCoefficients:
+    """Effective coefficients whose variances for the rows of the fit follow from CCᵀ."""
 
     distribution: DualGaussian
 
@@ -232,21 +232,18 @@ class KernelMessage:
         if isinstance(rows, DualRows) and rows.design is parts.design:
             return rows.scores(mean), parts.row_variances()
         if isinstance(parts.design, SparseDesign):
-            return rows.scores(mean), np.concatenate([parts.variances_of(part) for part in rows.written_parts()])
-        return self.distribution.written_message(None).row_moments(rows)
+            return rows.scores(mean), np.concatenate([parts.variances_of(part) for part in rows.array_chunks()])
+        return self.distribution.materialised(None).row_moments(rows)
 
     def effects(self, rows: DualRows | DenseRows, columns: NDArray[np.intp]) -> Effects:
         """Distribution of the coefficients of these columns, the same in all rows."""
-        return self.distribution.written_message(None).effects(rows, columns)
+        return self.distribution.materialised(None).effects(rows, columns)
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class DualMessage:
-    """Mean, and the parts of the covariance diag(D) − UᵀU + V Vᵀ of the effective coefficients.
-
-    Predictions ask with dense rows.
-    """
+class DualCoefficients:
+    """Mean, and factors of the covariance diag(D) − UᵀU + V Vᵀ of the effective coefficients; for dense rows, too."""
 
     mean: Array
     D: Array
@@ -255,12 +252,12 @@ class DualMessage:
 
     def row_moments(self, rows: DualRows | DenseRows) -> tuple[Array, Array]:
         """Mean and variance of each row's score."""
-        return rows.scores(self.mean), self.variances(rows.written)
+        return rows.scores(self.mean), self.variances(rows.as_array)
 
     def effects(self, rows: DualRows | DenseRows, columns: NDArray[np.intp]) -> Effects:
         """Distribution of the coefficients of these columns, the same in all rows."""
         D, U, V = self.D[columns], self.U[:, columns], self.V[columns]
-        with_score = rows.columns(columns) * D - (rows.written @ self.U.T) @ U + (rows.written @ self.V) @ V.T
+        with_score = rows.columns(columns) * D - (rows.as_array @ self.U.T) @ U + (rows.as_array @ self.V) @ V.T
         return Effects(self.mean[columns][None], with_score, (np.diag(D) - U.T @ U + V @ V.T)[None])
 
     def variances(self, design: Array) -> Array:
@@ -282,16 +279,16 @@ class DualScan(GateScan):
     prior_log_odds: Array
 
     def scan(self, rng: np.random.Generator | None = None) -> Gates:
-        """Each gate in turn; drawn where there is a generator."""
-        C, w, mean = written(self.gram.design), self.gram.w, self.distribution.mean
+        """Update each gate in turn; draw it if there is a generator."""
+        C, w, mean = as_array(self.gram.design), self.gram.w, self.distribution.mean
         D, U, V = self._parts()
-        opened, log_odds = self.gates.open.copy(), self.gates.log_odds.copy()
+        opened, log_odds = self.gates.by_coefficient.copy(), self.gates.log_odds.copy()
         gated, gate_of = np.flatnonzero(self.gates.map.gated), self.gates.map.gate_of
         scores = C @ (opened * mean)
         H, L = (C * opened) @ U.T, (C * opened) @ V
         for begin in range(0, len(gated), CHUNK):
             columns: Any = gated[begin : begin + CHUNK]
-            gates = self.gates.part(columns)
+            gates = self.gates.subset(columns)
             if columns[-1] - columns[0] == len(columns) - 1:
                 columns = slice(int(columns[0]), int(columns[-1]) + 1)  # a view, where an index would copy
             Ck, Uk, Vk = C[:, columns], U[:, columns], V[columns]
@@ -300,17 +297,17 @@ class DualScan(GateScan):
             cross += np.einsum("kn,nk->k", WC.T @ L, Vk.T) - np.einsum("kn,nk->k", WC.T @ H, Uk)
             Omega = np.diag(D[columns]) - Uk.T @ Uk + Vk @ Vk.T + np.outer(mean[columns], mean[columns])
             products = (WC.T @ Ck) * Omega
-            # What these gates meet among themselves is left to the scan of the chunk.
+            # Products among these gates are part of the scan of the chunk.
             beyond = cross - products @ opened[columns]
             linear = self.cross[columns] * mean[columns] - beyond
             updated = DenseScan(gates, products, linear, self.prior_log_odds[gate_of[columns]]).scan(rng)
-            change = updated.open - opened[columns]
+            change = updated.by_coefficient - opened[columns]
             scores += Ck @ (change * mean[columns])
             H += (Ck * change) @ Uk.T
             L += (Ck * change) @ Vk
-            opened[columns] = updated.open
+            opened[columns] = updated.by_coefficient
             log_odds[gate_of[columns]] = updated.log_odds
-        return self.gates.at(log_odds)
+        return self.gates.with_log_odds(log_odds)
 
     def _parts(self) -> tuple[Array, Array, Array]:
         if isinstance(self.distribution, DualGaussian):

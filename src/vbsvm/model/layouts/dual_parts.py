@@ -1,9 +1,9 @@
-"""A covariance of many more coefficients than rows, held by matrices of rows × rows or rows × columns.
+"""Covariance of many more coefficients than rows, represented by matrices of rows × rows or rows × columns.
 
 Few coefficients have a prior so wide that they are free (the intercept); the others have the precision λ. Given the
 free ones, the others' covariance is D − UᵀU with D = diag(1/λ), M = I + W^½ C D Cᵀ W^½ = R Rᵀ and U = R⁻¹ W^½ C D
-(Woodbury). The free ones are then integrated in as a core of their own: to subtract two numbers of the size of their
-prior variance would leave nothing but rounding. The design is an array, or sparse rows that answer like one.
+(Woodbury). The free ones are then integrated in as a core of their own: the difference of two numbers of the size of
+their prior variance would be rounding error. The design is an array, or sparse rows with the same interface.
 """
 
 import weakref
@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.model.layouts.dense import AT_ONCE
+from vbsvm.model.layouts.dense import MAX_CELLS
 from vbsvm.model.matrices import SparseMatrix
 
 
@@ -38,18 +38,18 @@ class SparseDesign:
     __array_ufunc__ = None  # an array on the left leaves the product to this class
 
     def __post_init__(self) -> None:
-        """Refuse arrays that do not belong together: a file may hold any."""
+        """Raise if the arrays are no valid CSR array: those of a file may not be."""
         self.matrix.raw.check_format(full_check=True)
 
     @staticmethod
-    def of(matrix: SparseMatrix) -> "SparseDesign":
-        """The same rows."""
+    def from_matrix(matrix: SparseMatrix) -> "SparseDesign":
+        """The rows of a sparse design matrix."""
         raw = matrix.raw
         return SparseDesign(raw.data, raw.indices, raw.indptr, matrix.centre, matrix.scale, matrix.intercept)
 
     @cached_property
     def matrix(self) -> SparseMatrix:
-        """The same as a design matrix."""
+        """The rows as a design matrix."""
         shape = len(self.indptr) - 1, len(self.centre)
         raw = csr_array((self.data, self.indices, self.indptr), shape=shape)
         return SparseMatrix(raw, self.centre, self.scale, self.intercept)
@@ -72,12 +72,12 @@ class SparseDesign:
         return self.matrix.rmatvec(left.T).T
 
     def __getitem__(self, where: tuple[Any, Any]) -> Array:
-        """C[:, columns], written out."""
+        """C[:, columns] as a dense array."""
         _, columns = where
         return self.matrix.columns(np.arange(self.shape[1])[columns])
 
     def products(self) -> Array:
-        """CCᵀ: X(1/scale²)Xᵀ and what the centre takes away."""
+        """CCᵀ, from X(1/scale²)Xᵀ and the centres."""
         raw, unit = self.matrix.raw, 1.0 / np.square(self.scale)
         scaled = csr_array((self.data * np.sqrt(unit)[self.indices], self.indices, self.indptr), shape=raw.shape)
         of_centre = raw @ (unit * self.centre)
@@ -85,16 +85,16 @@ class SparseDesign:
         return np.asarray((scaled @ scaled.T).toarray()) - of_centre[:, None] - of_centre + rest
 
     def column_chunks(self) -> Iterator[slice]:
-        """Columns that may be written out together."""
+        """Slices of columns that are materialised together."""
         n_rows, n_columns = self.shape
-        size = max(1, AT_ONCE // max(n_rows, 1))
+        size = max(1, MAX_CELLS // max(n_rows, 1))
         return (slice(begin, min(begin + size, n_columns)) for begin in range(0, n_columns, size))
 
 
 WideDesign = Array | SparseDesign
 
 
-def written(design: WideDesign) -> Array:
+def as_array(design: WideDesign) -> Array:
     """The design as an array."""
     return design[:, np.arange(design.shape[1])] if isinstance(design, SparseDesign) else design
 
@@ -108,7 +108,7 @@ _products: dict[int, tuple[weakref.ref[Any], Array]] = {}
 
 
 def products_of_rows(design: WideDesign) -> Array:
-    """CCᵀ, formed once for all passes and kept as long as the rows are."""
+    """CCᵀ, computed once and cached as long as the design exists."""
     key = id(design)
     cached = _products.get(key)
     if cached is not None and cached[0]() is design:
@@ -136,7 +136,7 @@ class DualParts:
 
     @cached_property
     def free(self) -> NDArray[np.intp]:
-        """Coefficients with next to no prior precision."""
+        """Coefficients with nearly flat priors."""
         return np.flatnonzero(self.lam < FREE)
 
     @cached_property
@@ -149,11 +149,11 @@ class DualParts:
     @cached_property
     def weighted(self) -> Array:
         """W^½CΓ."""
-        return np.sqrt(self.w)[:, None] * written(self.design) * self.opened
+        return np.sqrt(self.w)[:, None] * as_array(self.design) * self.opened
 
     @cached_property
-    def common(self) -> float | None:
-        """1/λ where it is the same for all coefficients but the free ones and there are no gates; else None."""
+    def common_variance(self) -> float | None:
+        """1/λ if it is the same for all coefficients but the free ones and there are no gates, else None."""
         penalised = self.lam[self.lam >= FREE]
         if not len(penalised) or not (self.opened == 1.0).all():
             return None
@@ -169,11 +169,11 @@ class DualParts:
     def factor(self) -> Array:
         """Lower Cholesky factor of M = I + W^½CΓDΓCᵀW^½."""
         with single_threaded_blas():
-            if self.common is None:
+            if self.common_variance is None:
                 M = (self.weighted * self.diagonal) @ self.weighted.T
             else:
                 root = np.sqrt(self.w)
-                M = (self.common * root[:, None] * root) * self.of_rows
+                M = (self.common_variance * root[:, None] * root) * self.of_rows
             M.ravel()[:: len(M) + 1] += 1.0
             return np.asarray(np.linalg.cholesky(M), dtype=np.float64)
 
@@ -200,7 +200,7 @@ class DualParts:
 
     @cached_property
     def _free_root_and_link(self) -> tuple[Array, Array]:
-        """Root of the free coefficients' covariance, and how the others follow them: DΓCᵀW^½R⁻ᵀQ."""
+        """Root of the free coefficients' covariance, and the regression of the others on them: DΓCᵀW^½R⁻ᵀQ."""
         Q = self._free
         inner = np.linalg.cholesky(Q.T @ Q + np.diag(self.lam[self.free]))
         link = self.left_transposed(Q)
@@ -218,7 +218,7 @@ class DualParts:
 
     @cached_property
     def right(self) -> Array:
-        """What the uncertainty of the free coefficients adds, columns × free."""
+        """V: contribution of the free coefficients to a root of Σ, columns × free."""
         root, link = self._free_root_and_link
         with single_threaded_blas():
             V = -link @ root
@@ -241,12 +241,12 @@ class DualParts:
         return of_prior - float(np.log(self.factor.diagonal()).sum()) + of_free
 
     def row_variances(self) -> Array:
-        """dg(CΣCᵀ) of the rows themselves: W^½CΣCᵀW^½ is I − M⁻¹, but for what the free coefficients add."""
-        assert self.common is not None
+        """dg(CΣCᵀ) of the rows themselves: W^½CΣCᵀW^½ is I − M⁻¹, plus the contribution of the free coefficients."""
+        assert self.common_variance is not None
         of_penalised = (1.0 - np.einsum("ji,ji->i", self.inverse, self.inverse)) / self.w
         root, _ = self._free_root_and_link
         followed = self.of_rows @ (np.sqrt(self.w)[:, None] * self._solved(self._free, trans=1))
-        of_free = (self.design[:, self.free] - self.common * followed) @ root
+        of_free = (self.design[:, self.free] - self.common_variance * followed) @ root
         return np.maximum(of_penalised, 0.0) + np.einsum("if,if->i", of_free, of_free)
 
     @cached_property
@@ -255,13 +255,13 @@ class DualParts:
         return float(np.square(self._free_root_and_link[0]).sum())
 
     @cached_property
-    def held_trace(self) -> float:
+    def penalised_trace(self) -> float:
         """Sum of the variances of all coefficients but the free ones."""
-        assert self.common is not None
+        assert self.common_variance is not None
         n_penalised = len(self.lam) - len(self.free)
         of_rows = len(self.w) - float(np.vdot(self.inverse, self.inverse))
         root, link = self._free_root_and_link
-        return self.common * (n_penalised - of_rows) + float(np.square(link @ root).sum())
+        return self.common_variance * (n_penalised - of_rows) + float(np.square(link @ root).sum())
 
     @cached_property
     def variances(self) -> Array:
@@ -270,7 +270,7 @@ class DualParts:
         return np.maximum(variances, 0.0)
 
     def _left_squares(self) -> Array:
-        """Squares of the columns of R⁻¹W^½CΓD, which is not written out as a whole where the rows are not."""
+        """Squared norms of the columns of R⁻¹W^½CΓD, in chunks for a sparse design."""
         if not isinstance(self.design, SparseDesign):
             return np.einsum("ik,ik->k", self.left, self.left)
         squares, scale = np.empty(self.design.shape[1]), self.opened * self.diagonal
@@ -280,7 +280,7 @@ class DualParts:
         return squares
 
     def variances_of(self, design: Array) -> Array:
-        """dg(CΣCᵀ) of other rows, without a matrix of the size of these rows' own."""
+        """dg(CΣCᵀ) of other rows, without the matrix R⁻¹W^½CΓD."""
         left, right = self._left_times(design.T), design @ self.right
         spread = np.square(design) @ self.diagonal - np.square(left).sum(axis=0) + np.square(right).sum(axis=1)
         return np.maximum(spread, 0.0)

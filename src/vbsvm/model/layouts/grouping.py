@@ -1,7 +1,7 @@
-"""A grouping factor in a block of rows, the level of every row; and moments of the effects, looked up by level.
+"""Grouping factors in a block of rows, and moments of their random effects, looked up by level.
 
-A factor multiplies some of the row's own columns z (the intercept, slopes) by the effects u of the row's level. It is
-kept as an index, and its one-hot columns are never written out: what would be a product with them is a sum by level.
+A factor multiplies some columns z of a row (intercept, slopes) by the random effects u of the row's level. It is stored
+as codes; its indicator columns are never materialised: products with them are sums by level.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.model.interfaces import Effects
-from vbsvm.model.layouts.dense import DenseGaussian, GatedMessage
+from vbsvm.model.layouts.dense import DenseGaussian, GatedCoefficients
 
 
 @final
@@ -21,7 +21,7 @@ from vbsvm.model.layouts.dense import DenseGaussian, GatedMessage
 class Factor:
     """The level of each row, and the columns z (rows × q) that multiply the level's effects.
 
-    ``slopes`` says which of the design's columns these are.
+    ``slopes`` are the numbers of these columns in the design.
     """
 
     levels: NDArray[np.intp]
@@ -31,7 +31,7 @@ class Factor:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Levels, and effects of each."""
+        """Number of levels, and of effects of each."""
         return self.n_levels, self.z.shape[1]
 
     @property
@@ -41,21 +41,21 @@ class Factor:
 
     @cached_property
     def window(self) -> tuple[int, "Factor"]:
-        """The run of levels that occur here: its first, and the factor with levels counted from there."""
+        """First of the range of levels in this block, and the factor with levels counted from it."""
         first, last = int(self.levels.min()), int(self.levels.max())
         if last - first + 1 == self.n_levels:
             return 0, self
         return first, Factor(self.levels - first, last - first + 1, self.z, self.slopes)
 
     def within(self, n_columns: int) -> slice | list[int] | None:
-        """Where z stands among the first columns of the design, or None where it does not; a slice is quicker."""
+        """Positions of z among the first ``n_columns`` of the design (a slice if possible), or None if not there."""
         first, last = self.slopes[0], self.slopes[-1]
         if max(self.slopes) >= n_columns:
             return None
         return slice(first, last + 1) if self.slopes == tuple(range(first, last + 1)) else list(self.slopes)
 
-    def places(self, columns: NDArray[np.intp]) -> Array:
-        """1 where an effect (first axis) multiplies one of these columns of the design (second axis)."""
+    def column_indicator(self, columns: NDArray[np.intp]) -> Array:
+        """Effects × columns: 1 where the effect is the random slope of this column of the design."""
         return np.equal.outer(np.array(self.slopes), columns).astype(np.float64)
 
     def of_rows(self, by_level: Array) -> Array:
@@ -107,21 +107,21 @@ class Factor:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class ByGroup:
-    """Sums by group, as pieces that each cover a run of groups: a block of sorted rows knows a few groups only."""
+    """Sums by level, as pieces for ranges of levels: a block of sorted rows has few levels only."""
 
     pieces: tuple[tuple[int, Array], ...]
     n_groups: int
 
     def __add__(self, other: Self) -> "ByGroup":
-        """Collect the pieces; they are added when they are needed."""
+        """Collect the pieces, which are added by ``to_array``."""
         return ByGroup(self.pieces + other.pieces, self.n_groups)
 
     def __sub__(self, other: Self) -> "ByGroup":
-        """Collect the pieces of the other with the opposite sign."""
+        """Collect the pieces of the other, negated."""
         return ByGroup(self.pieces + tuple((first, -piece) for first, piece in other.pieces), self.n_groups)
 
-    def total(self) -> Array:
-        """Sums of all groups, the pieces added in their order."""
+    def to_array(self) -> Array:
+        """Sums of all levels, the pieces added in order."""
         if len(self.pieces) == 1 and len(self.pieces[0][1]) == self.n_groups:
             return self.pieces[0][1]
         total = np.zeros((self.n_groups, *self.pieces[0][1].shape[1:]))
@@ -135,48 +135,48 @@ if TYPE_CHECKING:
 
 
 def by_group(sums: Array) -> ByGroup:
-    """Sums of all groups as one piece."""
+    """Sums of all levels as one piece."""
     return ByGroup(((0, sums),), len(sums))
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class FactorMessage:
-    """Of each level of a factor: mean effects, covariances with the dense columns' coefficients, and variances."""
+class LevelMoments:
+    """Moments of a factor's effects by level: means, covariances with the dense columns' coefficients, covariances."""
 
     effects: Array
     with_dense: Array
     variances: Array
 
-    def window(self, first: int, n_levels: int) -> "FactorMessage":
-        """The same of a run of levels."""
+    def window(self, first: int, n_levels: int) -> "LevelMoments":
+        """The moments of a range of levels."""
         run = slice(first, first + n_levels)
-        return FactorMessage(self.effects[run], self.with_dense[run], self.variances[run])
+        return LevelMoments(self.effects[run], self.with_dense[run], self.variances[run])
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class ArrowMessage:
+class ArrowCoefficients:
     """Distribution of the dense columns' coefficients and each factor's effects; covariances of pairs of factors."""
 
-    dense: DenseGaussian | GatedMessage
-    factors: tuple[FactorMessage, ...]
+    dense: DenseGaussian | GatedCoefficients
+    factors: tuple[LevelMoments, ...]
     pairs: dict[tuple[int, int], Array]
 
     def row_moments(self, rows: "ArrowRows") -> tuple[Array, Array]:
         """f = Σ c_aᵀμ_a and v = Σ c_aᵀΣ_ab c_b over the parts a, b of a row: dense columns and each factor."""
         f, v = self.dense.row_moments(rows.dense)
         factors = (*rows.factors, rows.tail)
-        for whole, of_all in zip(factors, self.factors, strict=True):
+        for whole, moments in zip(factors, self.factors, strict=True):
             first, factor = whole.window
-            distribution = of_all.window(first, factor.n_levels)
+            distribution = moments.window(first, factor.n_levels)
             f += factor.scores(distribution.effects)
             with_dense, z_columns = 2 * distribution.with_dense, factor.within(distribution.with_dense.shape[2])
             if z_columns is None:
                 v += factor.scores_of_rows(_each_times(factor.of_rows(distribution.variances), factor.z))
             else:  # z is one of the dense columns, so that zᵀVz is another product with them
                 with_dense[:, :, z_columns] += distribution.variances
-            v += _products(factor, with_dense, rows.written)
+            v += _products(factor, with_dense, rows.as_array)
         for (k, j), covariances in self.pairs.items():
             factor_k, factor_j = factors[k], factors[j]
             looked_up = covariances[factor_k.levels, :, factor_j.levels]
@@ -184,7 +184,7 @@ class ArrowMessage:
         return f, np.maximum(v, 0.0, out=v)
 
     def effects(self, rows: "ArrowRows", columns: NDArray[np.intp]) -> Effects:
-        """Distribution of what multiplies these columns: coefficients, and effects of each row's levels."""
+        """Distribution of the slopes of these columns: coefficients plus random slopes of each row's levels."""
         dense = self.dense.effects(rows.dense, columns)
         factors = (*rows.factors, rows.tail)
         with_score = dense.with_score
@@ -194,17 +194,17 @@ class ArrowMessage:
             )
         effects = Effects(dense.mean, with_score, dense.covariance)
         for k, (factor, distribution) in enumerate(zip(factors, self.factors, strict=True)):
-            places = factor.places(columns)
-            if places.any():
+            indicator = factor.column_indicator(columns)
+            if indicator.any():
                 with_score_k = self._with_score(rows, k)
                 crossing = factor.of_rows(_of_columns(distribution.with_dense, columns))
                 for j in range(k):
-                    crossing = crossing + self._between(factors, k, j) @ factors[j].places(columns)
-                once = places.T @ crossing
-                within = places.T @ factor.of_rows(distribution.variances) @ places
+                    crossing = crossing + self._between(factors, k, j) @ factors[j].column_indicator(columns)
+                once = indicator.T @ crossing
+                within = indicator.T @ factor.of_rows(distribution.variances) @ indicator
                 effects = Effects(
-                    effects.mean + factor.of_rows(distribution.effects) @ places,
-                    effects.with_score + with_score_k @ places,
+                    effects.mean + factor.of_rows(distribution.effects) @ indicator,
+                    effects.with_score + with_score_k @ indicator,
                     effects.covariance + once + once.transpose(0, 2, 1) + within,
                 )
         return effects
@@ -213,7 +213,7 @@ class ArrowMessage:
         """Covariance of the effects of each row's level in the k-th factor with the row's score."""
         factors = (*rows.factors, rows.tail)
         factor, distribution = factors[k], self.factors[k]
-        covariance = _each_times(factor.of_rows(distribution.with_dense), rows.written)
+        covariance = _each_times(factor.of_rows(distribution.with_dense), rows.as_array)
         covariance = covariance + _each_times(factor.of_rows(distribution.variances), factor.z)
         for j, other in enumerate(factors):
             if j != k:
@@ -228,7 +228,7 @@ class ArrowMessage:
 
 
 def _of_columns(with_dense: Array, columns: NDArray[np.intp]) -> Array:
-    """Covariances with the coefficients of these columns; zero where a column has none."""
+    """Covariances with the coefficients of these columns; zero for columns without one."""
     covariances = np.zeros((*with_dense.shape[:2], len(columns)))
     exists = columns < with_dense.shape[2]
     covariances[:, :, exists] = with_dense[:, :, columns[exists]]
@@ -236,7 +236,7 @@ def _of_columns(with_dense: Array, columns: NDArray[np.intp]) -> Array:
 
 
 def _products(factor: Factor, matrices: Array, vectors: Array) -> Array:
-    """zᵀMc of each row c with the matrix M (q × p) of its level; column by column, as rows are stored, if q is 1."""
+    """zᵀMc of each row c with the matrix M (q × p) of its level; column by column if q is 1."""
     if matrices.shape[1] > 1:
         return factor.scores_of_rows(_each_times(factor.of_rows(matrices), vectors))
     products = np.take(matrices[:, 0].T, factor.levels, axis=1)

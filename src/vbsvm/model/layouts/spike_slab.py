@@ -1,8 +1,7 @@
-"""The distribution of gates and coefficients together: each input is out, or in with a normal coefficient.
+"""Joint distribution of gates and coefficients: a spike-and-slab posterior for each predictor.
 
-q(v_k, γ_k) is joint for every gated input, and inputs are independent of each other (Carbonetto & Stephens 2012), where
-the paper has one Gaussian for all v and independent gates. Coefficients without gates keep a joint Gaussian
-distribution.
+q(v_k, γ_k) is joint for every gated predictor, and predictors are independent (Carbonetto & Stephens 2012), where the
+paper has one Gaussian for all v and independent gates. Ungated coefficients have a joint Gaussian distribution.
 """
 
 from dataclasses import dataclass
@@ -17,9 +16,9 @@ from vbsvm.base.cached import cached_property
 from vbsvm.model.coefficients import SecondMoments
 from vbsvm.model.gates import Gates
 from vbsvm.model.interfaces import CoefficientDistribution, Effects, Precision
-from vbsvm.model.layouts.dense import LOG_2PI, DenseGram, DenseRows, with_spread
+from vbsvm.model.layouts.dense import LOG_2PI, DenseGram, DenseRows, with_covariance
 
-# Coordinate updates on the sums of one pass: they need no data, so that many are cheap beside a pass.
+# Rounds of coordinate updates on the sums of one pass: they need no data, and are cheap compared with a pass.
 MAX_ROUNDS = 20
 TOLERANCE = 1e-4
 
@@ -27,7 +26,7 @@ TOLERANCE = 1e-4
 @final
 @dataclass(frozen=True, eq=False)
 class SpikeSlab(SecondMoments):
-    """v_k is N(mean, slab) when its gate is open, and N(0, spike), its prior, when it is not.
+    """v_k is N(mean, slab) if its gate is open, else N(0, spike), its prior.
 
     ``mean`` covers all coefficients; ``root`` is that of the covariance of those without gates, at ``free``.
     """
@@ -68,7 +67,7 @@ class SpikeSlab(SecondMoments):
         return free + 0.5 * float(given) + 0.5 * len(self.gated) * (1 + LOG_2PI)
 
     def products(self, left: slice, right: slice) -> float:
-        """Σ E[θ_j θ_k] over the pairs of two strides."""
+        """Σ E[θ_j θ_k] over corresponding elements of two slices."""
         outer = self.outer(len(self.mean))
         return float(outer[left, right].trace())
 
@@ -82,21 +81,21 @@ class SpikeSlab(SecondMoments):
         """E[vᵀ gram v], gates open."""
         return float(np.vdot(gram.matrix, self.outer(len(self.mean))))
 
-    def message(self, gates: Gates | None) -> "SpikeMessage":
+    def effective(self, gates: Gates | None) -> "SpikeSlabCoefficients":
         """Means and variances of the effective coefficients."""
         effective, spread = self.mean.copy(), np.zeros(len(self.mean))
         effective[self.gated] *= self.inclusion
         of_gated = self.slab + (1 - self.inclusion) * np.square(self.mean[self.gated])
         spread[self.gated] = self.inclusion * of_gated
-        return SpikeMessage(effective, spread, self.free, self.root)
+        return SpikeSlabCoefficients(effective, spread, self.free, self.root)
 
     @property
     def precision(self) -> DenseGram:
         """Inverse of the covariance, gates open."""
         return DenseGram(inverse(self.covariances(len(self.mean))))
 
-    def at(self, mean: Array) -> Self:
-        """Move the distribution to another mean."""
+    def with_mean(self, mean: Array) -> Self:
+        """A copy with another mean."""
         return type(self)(mean, self.free, self.root, self.gated, self.slab, self.spike, self.log_odds)
 
     def pack(self) -> Array:
@@ -104,7 +103,7 @@ class SpikeSlab(SecondMoments):
         return np.concatenate([self.mean, self.root.ravel(), np.log(self.slab), np.log(self.spike), self.log_odds])
 
     def unpack(self, numbers: Array) -> "SpikeSlab":
-        """Make the distribution that packs to these numbers."""
+        """The distribution with these parameters: inverse of ``pack``."""
         n, m, size = len(self.mean), len(self.gated), self.root.size
         mean, root, slab, spike, odds = np.split(numbers, np.cumsum([n, size, m, m]))
         root = root.reshape(self.root.shape)
@@ -114,7 +113,7 @@ class SpikeSlab(SecondMoments):
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class SpikeMessage:
+class SpikeSlabCoefficients:
     """Means and variances of the effective coefficients; covariance only among those without gates."""
 
     mean: Array
@@ -132,9 +131,9 @@ class SpikeMessage:
         """Distribution of the effective coefficients of these columns."""
         spread = np.diag(self.spread)
         spread[np.ix_(self.free, self.free)] += self.root @ self.root.T
-        mean = rows.multiplying(self.mean, columns)
-        at_mean = Effects(mean, np.zeros((len(rows.signs), len(columns))), np.zeros((1, *[len(columns)] * 2)))
-        return with_spread(at_mean, spread, rows, columns)
+        mean = rows.slopes_by_row(self.mean, columns)
+        at_mean = Effects(mean, np.zeros((len(rows.y), len(columns))), np.zeros((1, *[len(columns)] * 2)))
+        return with_covariance(at_mean, spread, rows, columns)
 
 
 def update_jointly(
@@ -145,7 +144,7 @@ def update_jointly(
     gates: Gates,
     prior_log_odds: Array,
 ) -> tuple[SpikeSlab, Gates]:
-    """Update q(free coefficients) and each q(v_k, γ_k) in turn, until they stand still on the sums of this pass."""
+    """Update q(ungated coefficients) and each q(v_k, γ_k) in turn until convergence on the sums of one pass."""
     G, prior = gram.matrix, precision.diagonal
     gated, free = np.flatnonzero(gates.map.gated), np.flatnonzero(~gates.map.gated)
     order = gates.map.gate_of[gated]
@@ -176,4 +175,4 @@ def update_jointly(
             break
     by_gate = np.empty_like(gates.log_odds)
     by_gate[order] = log_odds
-    return SpikeSlab(mean, free, root, gated, slab, spike, log_odds), gates.at(by_gate)
+    return SpikeSlab(mean, free, root, gated, slab, spike, log_odds), gates.with_log_odds(by_gate)

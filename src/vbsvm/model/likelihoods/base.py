@@ -1,4 +1,4 @@
-"""What a likelihood is: from the moments of each row's score to what the coefficients' update needs of that row.
+"""Interface of likelihoods: from the moments of each row's score to its terms in the update of the coefficients.
 
 ℓ(f, v) is the expected log likelihood of a row, or a bound on it, given the mean f and the variance v of its score.
 With w = −2 ∂ℓ/∂v and u = ∂ℓ/∂f + w f every update is the same for all likelihoods: the coefficients have the precision
@@ -12,29 +12,29 @@ from typing import Any, ClassVar, Protocol, final
 import numpy as np
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.reading import Reading
+from vbsvm.base.update_mode import UpdateMode
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class RowTerms:
-    """Of each row: ℓ at weight 1, u, w, and the curvature −∂²ℓ/∂f²; the last is None where scores have no spread."""
+    """Of each row: ℓ at weight 1, u, w, and the curvature −∂²ℓ/∂f²; the last is None if scores have no variance."""
 
     value: Array
     u: Array
     w: Array
     curvature: Array | None
 
-    def shared(self, shares: Array) -> "RowTerms":
-        """The same where a row counts by a share only."""
-        curvature = None if self.curvature is None else shares * self.curvature
-        return RowTerms(self.value, shares * self.u, shares * self.w, curvature)
+    def weighted(self, responsibilities: Array) -> "RowTerms":
+        """The terms times the responsibilities of candidate rows; ``value`` is unchanged."""
+        curvature = None if self.curvature is None else responsibilities * self.curvature
+        return RowTerms(self.value, responsibilities * self.u, responsibilities * self.w, curvature)
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class RowDerivatives:
-    """Of each row, weights included: the slope ∂ℓ/∂f, and the second derivatives of ℓ in f and v."""
+    """Of each row, weights included: ∂ℓ/∂f, and the second derivatives of ℓ in f and v."""
 
     f: Array
     ff: Array
@@ -43,9 +43,9 @@ class RowDerivatives:
 
 
 class Likelihood(Protocol):
-    """How labels depend on scores.
+    """Likelihood of a label given its score.
 
-    It is ``normalised`` where the likelihoods of both labels add up to one: then it has probabilities of its own.
+    It is ``normalised`` if the likelihoods of both labels sum to one: then it gives class probabilities.
     """
 
     name: ClassVar[str]
@@ -56,10 +56,10 @@ class Likelihood(Protocol):
         """The same likelihood without a bound: its exact expectation under a normal score."""
         ...
 
-    def terms(self, f: Array, v: Array | float, y: Array, s: Array, resolve: Reading, *site: str | int) -> RowTerms:
+    def terms(self, f: Array, v: Array | float, y: Array, s: Array, mode: UpdateMode, *site: str | int) -> RowTerms:
         """Terms of rows with labels y = ±1 and weights s > 0, from the mean and variance of their scores.
 
-        What is latent in a row is resolved at the site: kept as a distribution, or drawn.
+        Latent scales of rows are kept as distributions or drawn, by ``mode`` at this site.
         """
         ...
 
@@ -68,23 +68,23 @@ class Likelihood(Protocol):
         ...
 
     def derivatives(self, f: Array, v: Array, y: Array, s: Array) -> RowDerivatives:
-        """The slope of each row and its second derivatives: how the optimum answers to a small change of the model."""
+        """First and second derivatives of each row, for the linear response of the optimum."""
         ...
 
     def width(self, v: Array) -> Array | float:
-        """The range of scores over which a row of weight 1 bends: its curvature is at most one over that.
+        """Range of scores over which ℓ of a row of weight 1 is curved: its curvature is at most 1/width.
 
-        Newton steps leave out rows with little of it. It is infinite where all rows are to count.
+        Newton steps leave out rows of small curvature; an infinite width keeps all rows.
         """
         ...
 
-    def at_point(self, margin: Array) -> Array:
+    def log_likelihood(self, margin: Array) -> Array:
         """Log likelihood of rows of weight 1 at known scores; ``margin`` is y times the score."""
         ...
 
 
 class CurvedLikelihood(Likelihood, Protocol):
-    """One that is curved everywhere; its curvature is its weight in the gram."""
+    """A likelihood with positive curvature everywhere, which is the weight w in the gram."""
 
     def slope(self, f: Array, v: Array, y: Array, s: Array) -> Array:
         """∂ℓ/∂f of each row."""
@@ -94,7 +94,7 @@ class CurvedLikelihood(Likelihood, Protocol):
 class ScaleMixture(ABC):
     """A Gaussian scale mixture: given a latent scale for each row, log likelihoods are quadratic in the score.
 
-    With h = kink − y f and χ = E h² = h² + v, the bound with the latent scales at their best is ℓ = −slope·h + φ(√χ),
+    With h = kink − y f and χ = E h² = h² + v, the bound with optimal latent scales is ℓ = −slope·h + φ(√χ),
     at weight 1. Its weight in the gram is w = −φ′(√χ)/√χ, and how that falls is the elasticity ε = d log w/d log √χ
     (−1 to 0): all derivatives follow from the two. At a known score the bound is the log likelihood itself.
     """
@@ -106,7 +106,7 @@ class ScaleMixture(ABC):
     @property
     @abstractmethod
     def slope(self) -> float:
-        """How fast the linear part of −ℓ grows with h, at weight 1."""
+        """Coefficient of h in −ℓ, at weight 1."""
 
     @abstractmethod
     def height(self, root: Array) -> Array:
@@ -114,7 +114,7 @@ class ScaleMixture(ABC):
 
     @abstractmethod
     def latent(self, s: Array, root: Array) -> Any:
-        """The distribution of the latent scales of rows of weight s, which has their ``weight`` in the gram."""
+        """Distribution of the latent scales of rows of weight s; its ``weight`` is that in the gram."""
 
     @abstractmethod
     def unit_weight(self, root: Array) -> Array:
@@ -126,29 +126,29 @@ class ScaleMixture(ABC):
 
     @abstractmethod
     def curvature(self, w: Array, h: Array, v: Array, slack: Array) -> Array:
-        """−∂²ℓ/∂f² = w(1 + εh²/χ), in a form that does not cancel."""
+        """−∂²ℓ/∂f² = w(1 + εh²/χ), in a form without cancellation."""
 
     def value(self, h: Array, root: Array) -> Array:
         """ℓ at weight 1."""
         return self.height(root) - self.slope * h
 
     def pull(self, y: Array, s: Array, w: Array) -> Array:
-        """u = y(slope·s + kink·w): what a row adds to the right side of the coefficients' update."""
+        """u = y(slope·s + kink·w): a row's coefficient in the right side r = Σ u c."""
         return y * (self.slope * s + self.kink * w)
 
-    def at_point(self, margin: Array) -> Array:
+    def log_likelihood(self, margin: Array) -> Array:
         """Log likelihood of rows of weight 1 at known scores."""
         h = self.kink - margin
         return self.value(h, np.abs(h))
 
-    def terms(self, f: Array, v: Array | float, y: Array, s: Array, resolve: Reading, *site: str | int) -> RowTerms:
+    def terms(self, f: Array, v: Array | float, y: Array, s: Array, mode: UpdateMode, *site: str | int) -> RowTerms:
         """ℓ, w, u, and the curvature w(1 + εh²/χ)."""
         h = self.kink - y * f
         slack = h * h + v
-        spread = isinstance(v, np.ndarray)  # the scores of a point have no variance
-        root = np.sqrt(slack) if spread else np.abs(h)
-        w = resolve(self.latent(s, root), *site).weight
-        curvature = self.curvature(w, h, v, slack) if spread else None
+        has_variance = isinstance(v, np.ndarray)  # the scores of a point have none
+        root = np.sqrt(slack) if has_variance else np.abs(h)
+        w = mode(self.latent(s, root), *site).weight
+        curvature = self.curvature(w, h, v, slack) if has_variance else None
         return RowTerms(self.value(h, root), self.pull(y, s, w), w, curvature)
 
     def slopes(self, f: Array, v: Array, y: Array, s: Array) -> tuple[Array, Array]:

@@ -13,15 +13,15 @@ from scipy.special import expit, log_expit, log_ndtr, logsumexp, ndtr
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import Latent
-from vbsvm.base.reading import Reading
+from vbsvm.base.update_mode import UpdateMode
 from vbsvm.model.likelihoods.base import RowDerivatives, RowTerms, ScaleMixture
 
-# Beyond it a score says nothing; and a distribution without a mean has an infinite one.
-LARGEST_VARIANCE = 1e20
-# Beyond it log odds, or their differences, overflow.
-LARGEST_SCORE = 4e307
+# Larger variances of a score are clipped: the score is then uninformative.
+MAX_VARIANCE = 1e20
+# Larger scores are clipped: their log odds, or differences of these, overflow.
+MAX_SCORE = 4e307
 WIDE = 0.7
-SMALLEST_VARIANCE = 1e-300
+MIN_VARIANCE = 1e-300
 
 
 @final
@@ -30,8 +30,8 @@ class ExactHinge:
     """ℓ = −2ηs E(1 − y f)₊ under a normal score; η is the ``power`` of the pseudo-likelihood.
 
     The expectation is hΦ(z) + σφ(z) with σ = √v and z = h/σ. The bound is tighter than the augmented one, at the same
-    posterior. There is nothing latent to draw, so a sampler has no use for it, and rows need a spread: a fit starts
-    from that of the augmented bound.
+    posterior. It has no latent variables, so samplers cannot use it, and it needs v > 0: a fit starts from
+    the distribution of the augmented bound.
     """
 
     power: float = 1.0
@@ -44,14 +44,14 @@ class ExactHinge:
         return self
 
     def width(self, v: Array) -> Array:
-        """√v/η: rows bend within a standard deviation of the kink."""
+        """√v/η: ℓ is curved within a standard deviation of the kink."""
         return np.sqrt(v) / self.power
 
-    def at_point(self, margin: Array) -> Array:
+    def log_likelihood(self, margin: Array) -> Array:
         """−2η(1 − margin)₊."""
         return -2.0 * self.power * np.maximum(1.0 - margin, 0.0)
 
-    def terms(self, f: Array, v: Array | float, y: Array, s: Array, resolve: Reading, *site: str | int) -> RowTerms:
+    def terms(self, f: Array, v: Array | float, y: Array, s: Array, mode: UpdateMode, *site: str | int) -> RowTerms:
         """w = 2ηsφ(z)/σ and u = w f + 2ηsyΦ(z); the curvature is w."""
         value, below, density, sd = self._expected(f, v, y)
         s = 2.0 * self.power * s
@@ -65,7 +65,7 @@ class ExactHinge:
 
     def _expected(self, f: Array, v: Array | float, y: Array) -> tuple[Array, Array, Array, Array]:
         """ℓ at weight 1, Φ(z), φ(z) and σ."""
-        h, sd = 1.0 - y * f, np.sqrt(np.maximum(v, SMALLEST_VARIANCE))
+        h, sd = 1.0 - y * f, np.sqrt(np.maximum(v, MIN_VARIANCE))
         z = h / sd
         below, density = ndtr(z), np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
         return -2.0 * self.power * (h * below + sd * density), below, density, sd
@@ -73,7 +73,7 @@ class ExactHinge:
     def derivatives(self, f: Array, v: Array, y: Array, s: Array) -> RowDerivatives:
         """ℓ_f = 2ηsyΦ(z), ℓ_ff = −w, ℓ_fv = −½ywz/σ and ℓ_vv = w(1 − z²)/(4v)."""
         s = self.power * s
-        sd = np.sqrt(np.maximum(v, SMALLEST_VARIANCE))
+        sd = np.sqrt(np.maximum(v, MIN_VARIANCE))
         z = (1.0 - y * f) / sd
         w = 2.0 * s * np.exp(-0.5 * z * z) / (math.sqrt(2 * math.pi) * sd)
         return RowDerivatives(
@@ -87,9 +87,9 @@ EXACT_HINGE = ExactHinge()
 @final
 @dataclass(frozen=True, slots=True)
 class Hinge(ScaleMixture):
-    """The paper's bound: the latent scale a of a row is resolved given the moments of its score.
+    """The augmented bound of the paper, with a latent scale a of each row.
 
-    The conditional of a is GIG(½, 1, s²χ) with the slack χ = E(1 − y f)² = h² + v, a sum that never cancels. ℓ =
+    The conditional of a is GIG(½, 1, s²χ) with the slack χ = E(1 − y f)² = h² + v, a sum without cancellation. ℓ =
     −s(h + √χ), w = s² E[1/a] and u = y(s + w) (Algorithm 1, line 3; Algorithm 2, line 3). With a ``power`` η of the
     pseudo-likelihood, ηs takes the place of s.
     """
@@ -107,7 +107,7 @@ class Hinge(ScaleMixture):
 
     @property
     def exact(self) -> ExactHinge:
-        """The hinge loss itself."""
+        """The exact expectation."""
         return EXACT_HINGE if self.power == 1.0 else ExactHinge(self.power)
 
     def height(self, root: Array) -> Array:
@@ -131,11 +131,11 @@ class Hinge(ScaleMixture):
         return w * (v / slack)
 
     def width(self, v: Array) -> Array:
-        """√v/η: rows bend within a standard deviation of the kink."""
+        """√v/η: ℓ is curved within a standard deviation of the kink."""
         return np.sqrt(v) / self.power
 
     def slopes(self, f: Array, v: Array, y: Array, s: Array) -> tuple[Array, Array]:
-        """ℓ = −η(h + √χ) and ∂ℓ/∂f = ηsy(1 + h/√χ); in place, as looks at the mean take most of a climb."""
+        """ℓ = −η(h + √χ) and ∂ℓ/∂f = ηsy(1 + h/√χ); in place, as this takes most of the time of a fit."""
         h = y * f
         np.subtract(1.0, h, out=h)
         root = h * h
@@ -160,18 +160,18 @@ def log_odds(f: Array) -> Array:
 
 
 def averaged_log_odds(f: Array, variance: Array) -> Array:
-    """Log odds of the mean probability where f is known up to this variance; it rises in f and is odd in it."""
-    sd = np.sqrt(np.minimum(variance, LARGEST_VARIANCE))
-    f = np.clip(f, -LARGEST_SCORE, LARGEST_SCORE)
+    """Log odds of the mean probability for a normal score with mean f and this variance; increasing and odd in f."""
+    sd = np.sqrt(np.minimum(variance, MAX_VARIANCE))
+    f = np.clip(f, -MAX_SCORE, MAX_SCORE)
     averaged = log_odds(f)
-    for which, average in ((sd > WIDE, _averaged_widely), ((sd > 0) & (sd <= WIDE), _averaged_nearby)):
+    for which, average in ((sd > WIDE, _average_wide), ((sd > 0) & (sd <= WIDE), _average_narrow)):
         if which.any():
             averaged[which] = average(f[which], sd[which])
     return averaged
 
 
-def _averaged_nearby(f: Array, sd: Array) -> Array:
-    """By Gauss and Hermite's rule, for deviations that are small beside the probabilities' own width, which is 1."""
+def _average_narrow(f: Array, sd: Array) -> Array:
+    """Average by Gauss-Hermite quadrature, for small standard deviations."""
     z, weights = np.polynomial.hermite_e.hermegauss(48)
     around = log_odds(f[:, None] + sd[:, None] * z)
     weights = weights / weights.sum()
@@ -179,8 +179,8 @@ def _averaged_nearby(f: Array, sd: Array) -> Array:
     return np.asarray(positive) - np.asarray(negative)
 
 
-def _averaged_widely(f: Array, sd: Array) -> Array:
-    """A step from 0 to 1 has the mean Φ(f/sd); what the probability is beside it dies out at both sides."""
+def _average_wide(f: Array, sd: Array) -> Array:
+    """Average for large standard deviations: Φ(f/sd) of a step function, plus the integral of the difference to it."""
     size = np.abs(f)
     points, weights = np.polynomial.legendre.leggauss(96)
     near, far = np.zeros_like(size), np.zeros_like(size)
@@ -191,5 +191,5 @@ def _averaged_widely(f: Array, sd: Array) -> Array:
     rest = (near - far) / (sd * np.sqrt(2 * np.pi))
     with np.errstate(divide="ignore"):
         averaged = np.log(ndtr(size / sd) - rest) - np.logaddexp(log_ndtr(-size / sd), np.log(rest))
-    # Averaging never makes surer; and whatever rounding leaves, the sign is that of f.
+    # Averaging never increases |log odds|, and keeps the sign of f despite rounding.
     return np.sign(f) * np.clip(averaged, 1e-15, log_odds(size))

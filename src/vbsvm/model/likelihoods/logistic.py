@@ -4,7 +4,7 @@ The logistic curve is a mixture of eight normal ones, expit x = Σ p Φ(r x), to
 expected loss is one of the hinge (−y f)₊, for a score whose variance v is larger by 1/r². Where v is small, the
 expectation is a series in v of derivatives of log expit, which are polynomials of the probability.
 
-As a Gaussian scale mixture it has a Pólya-Gamma weight for each row. With the weights at their best it is Jaakkola and
+As a Gaussian scale mixture it has a Pólya-Gamma weight for each row. With optimal weights it is Jaakkola and
 Jordan's bound; drawn, it is the sampler of Polson, Scott & Windle.
 """
 
@@ -20,7 +20,7 @@ from scipy.special import log_expit, ndtr
 
 from vbsvm.base.arrays import Array, work_space
 from vbsvm.base.polya_gamma import PolyaGamma, mean_weight
-from vbsvm.base.reading import Reading
+from vbsvm.base.update_mode import UpdateMode
 from vbsvm.model.likelihoods.base import RowDerivatives, RowTerms, ScaleMixture
 
 # Probabilities of the components, and their standard deviations one over r (Monahan & Stefanski 1992).
@@ -50,13 +50,13 @@ RATES = np.array(
 )
 SQUARES = (1.0 / (RATES * RATES))[:, None]
 HEIGHTS = PROBABILITIES / math.sqrt(2 * math.pi)
-# Rows that are computed together: what they need stays in a core's cache, and memory is not asked for anew.
-AT_ONCE, WIDE_AT_ONCE = 8192, 1024
-# Up to which variance so many terms are right to 1e−9.
-_REACH = {3: 0.02, 5: 0.05, 8: 0.15}
-NARROW = max(_REACH.values())
+# Rows of a block whose work space fits into a core's cache.
+BLOCK_ROWS, MIXTURE_BLOCK_ROWS = 8192, 1024
+# Number of terms of the series: largest variance at which it is accurate to 1e−9.
+_MAX_VARIANCE = {3: 0.02, 5: 0.05, 8: 0.15}
+NARROW = max(_MAX_VARIANCE.values())
 # Beyond it sinh overflows.
-LARGEST = 700.0
+MAX_SINH = 700.0
 SMALL = 1e-6
 
 
@@ -73,7 +73,7 @@ class ExactLogistic:
         """Itself."""
         return self
 
-    def terms(self, f: Array, v: Array | float, y: Array, s: Array, resolve: Reading, *site: str | int) -> RowTerms:
+    def terms(self, f: Array, v: Array | float, y: Array, s: Array, mode: UpdateMode, *site: str | int) -> RowTerms:
         """w = −∂²ℓ/∂f² and u = ∂ℓ/∂f + w f; the curvature is w."""
         value, slope, second = _expected(y * f, v, 0, 3)
         w = -s * second
@@ -99,12 +99,12 @@ class ExactLogistic:
         return RowDerivatives(s * y * slope, s * second, 0.5 * s * y * third, 0.25 * s * fourth)
 
     def width(self, v: Array) -> float:
-        """Infinite: every row has a curvature, and where all rows are far from the border it is all that there is."""
+        """Infinite: every row has a curvature, and rows far from the decision boundary may have the only one."""
         return np.inf
 
-    def at_point(self, margin: Array) -> Array:
+    def log_likelihood(self, margin: Array) -> Array:
         """Log expit(margin)."""
-        return curve(margin)[0]
+        return log_expit_pair(margin)[0]
 
 
 EXACT_LOGISTIC = ExactLogistic()
@@ -114,8 +114,8 @@ def _expected(margin: Array, v: Array | float, first: int, end: int) -> Array:
     """E log expit(m + √v z) and its derivatives by m, from ``first`` (0 or 1) to before ``end``."""
     variances = v if isinstance(v, np.ndarray) and v.shape == margin.shape else np.broadcast_to(v, margin.shape)
     derivatives = np.empty((end - first, len(margin)))
-    for begin in range(0, len(margin), AT_ONCE):
-        run = slice(begin, begin + AT_ONCE)
+    for begin in range(0, len(margin), BLOCK_ROWS):
+        run = slice(begin, begin + BLOCK_ROWS)
         m, v = margin[run], variances[run]
         small = v <= NARROW
         if small.all():
@@ -131,8 +131,8 @@ def _expected(margin: Array, v: Array | float, first: int, end: int) -> Array:
 def mixture(margin: Array, v: Array, end: int) -> Array:
     """The same from the 0th on, as sums over the components: m Φ(−a) − c φ(a) with c² = v + 1/r² and a = m/c."""
     derivatives = np.empty((end, len(margin)))
-    for begin in range(0, len(margin), WIDE_AT_ONCE):
-        run = slice(begin, begin + WIDE_AT_ONCE)
+    for begin in range(0, len(margin), MIXTURE_BLOCK_ROWS):
+        run = slice(begin, begin + MIXTURE_BLOCK_ROWS)
         c = np.sqrt(v[run] + SQUARES)
         a = margin[run] / c
         density = np.exp(-0.5 * a * a)
@@ -151,24 +151,24 @@ def mixture(margin: Array, v: Array, end: int) -> Array:
 def log_mean_expit(score: Array, v: Array) -> Array:
     """Log E expit(x) for x ~ N(score, v).
 
-    Far out the mixture's tails are too light. There the other side takes its place: E expit(x) = e^(score + v/2)
-    E expit(x') with x' ~ N(−score − v, v), which is exact.
+    The mixture's tails are too light. Very negative scores are reflected by the exact E expit(x) = e^(score + v/2)
+    E expit(x') with x' ~ N(−score − v, v).
     """
     tilted = score < -0.5 * v
-    at, total = np.where(tilted, -score - v, score), np.zeros(np.broadcast_shapes(score.shape, v.shape))
+    mean, total = np.where(tilted, -score - v, score), np.zeros(np.broadcast_shapes(score.shape, v.shape))
     for p, (square,) in zip(PROBABILITIES, SQUARES, strict=True):
-        total += p * ndtr(at / np.sqrt(v + square))
+        total += p * ndtr(mean / np.sqrt(v + square))
     return np.log(total) + np.where(tilted, 0.5 * v + score, 0.0)
 
 
-def _polynomials(most: int) -> list[Polynomial]:
+def _polynomials(n: int) -> list[Polynomial]:
     """P and Q of the derivatives of log expit from the second on.
 
     With q = expit(−m), r = q(1 − q) and t = 1 − 2q, the first derivative of log expit is q. From the second on, those
     of even order are −r P(r) and those of odd order r t Q(r), with Q = (rP)′, and then P = (1 − 4r)(rQ)′ − 2rQ.
     """
     r, polynomials = Polynomial([0.0, 1.0]), [Polynomial([1.0])]
-    while len(polynomials) < most:
+    while len(polynomials) < n:
         product = r * polynomials[-1]
         odd = len(polynomials) % 2
         polynomials.append(product.deriv() if odd else (1 - 4 * r) * product.deriv() - 2 * product)
@@ -188,11 +188,11 @@ def _table(first: int, end: int, n_terms: int) -> Array:
 
 @cache
 def _tables(first: int, end: int) -> list[tuple[float, Array]]:
-    return [(reach, _table(first, end, n_terms)) for n_terms, reach in _REACH.items()]
+    return [(max_variance, _table(first, end, n_terms)) for n_terms, max_variance in _MAX_VARIANCE.items()]
 
 
-def curve(margin: Array) -> tuple[Array, Array]:
-    """Log expit(m) and expit(−m), by one exponential."""
+def log_expit_pair(margin: Array) -> tuple[Array, Array]:
+    """Log expit(m) and expit(−m), from one exponential."""
     small, q = _opposite(margin)
     return np.minimum(margin, 0.0) - np.log1p(small), q
 
@@ -209,19 +209,19 @@ def series(margin: Array, v: Array, first: int, end: int) -> Array:
     The result is work space, which the next call in the same thread overwrites.
     """
     largest, tables = v.max(initial=0.0), _tables(first, end)
-    table = next((table for reach, table in tables if largest <= reach), tables[-1][1])
-    value, q = curve(margin) if first == 0 else _opposite(margin)
-    n_lines, n_powers = table.shape[0] * table.shape[1], table.shape[2]
-    room = work_space((n_lines + n_powers) * len(margin)).reshape(-1, len(margin))
-    powers = room[n_lines:]
+    table = next((table for max_variance, table in tables if largest <= max_variance), tables[-1][1])
+    value, q = log_expit_pair(margin) if first == 0 else _opposite(margin)
+    n_sums, n_powers = table.shape[0] * table.shape[1], table.shape[2]
+    room = work_space((n_sums + n_powers) * len(margin)).reshape(-1, len(margin))
+    powers = room[n_sums:]
     powers[0] = 1.0
     r = np.multiply(q, 1.0 - q, out=powers[1])
     for k in range(2, len(powers)):
         np.multiply(powers[k - 1], r, out=powers[k])
-    np.matmul(table.reshape(n_lines, n_powers), powers, out=room[:n_lines])
-    total, *others = room[:n_lines].reshape(len(table), -1, len(margin))
+    np.matmul(table.reshape(n_sums, n_powers), powers, out=room[:n_sums])
+    total, *lower = room[:n_sums].reshape(len(table), -1, len(margin))
     half = 0.5 * v
-    for terms in others:
+    for terms in lower:
         total *= half
         total += terms
     total *= r
@@ -266,20 +266,20 @@ class Logistic(ScaleMixture):
 
     def elasticity(self, root: Array) -> Array:
         """ξ/sinh ξ − 1."""
-        return _fading(root) - 1.0
+        return _x_over_sinh(root) - 1.0
 
     def curvature(self, w: Array, h: Array, v: Array, slack: Array) -> Array:
         """w(v + h² ξ/sinh ξ)/ξ²."""
-        return w * ((v + h * h * _fading(np.sqrt(slack))) / np.maximum(slack, np.finfo(np.float64).tiny))
+        return w * ((v + h * h * _x_over_sinh(np.sqrt(slack))) / np.maximum(slack, np.finfo(np.float64).tiny))
 
     def width(self, v: Array) -> float:
-        """Infinite: every row has a curvature, and where all rows are far from the border it is all that there is."""
+        """Infinite: every row has a curvature, and rows far from the decision boundary may have the only one."""
         return np.inf
 
 
-def _fading(root: Array) -> Array:
+def _x_over_sinh(root: Array) -> Array:
     """ξ/sinh ξ, which is 1 at 0."""
-    size = np.clip(root, SMALL, LARGEST)
+    size = np.clip(root, SMALL, MAX_SINH)
     return size / np.sinh(size)
 
 

@@ -1,5 +1,5 @@
-"""Priors of a block of coefficients, one file each; ``base`` says which questions a prior answers. It may import
-base, and the interfaces and layouts of model; it sees rows only through the moments of its own coefficients.
+"""Priors of a block of coefficients, one file each; ``base`` is the interface. It may import base, and the interfaces
+and layouts of model; priors depend on the data only through the moments of their own coefficients.
 """
 
 from vbsvm.model.priors.base import Prior

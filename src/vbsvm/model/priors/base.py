@@ -1,7 +1,7 @@
-"""What a prior is: a few questions about one block of coefficients.
+"""Interface of the priors of a block of coefficients.
 
-A prior sees the rows through nothing but the second moments of its own coefficients, and the rows see the prior through
-nothing but its expected precision. A new prior is a new file with a frozen dataclass that answers these questions.
+A prior depends on the data only through the second moments of its own coefficients, and the update of the coefficients
+depends on the prior only through its expected precision. A new prior is a new file with a frozen dataclass.
 """
 
 from abc import ABC, abstractmethod
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import ScaleDistribution
-from vbsvm.base.reading import Reading
 from vbsvm.base.settings import Parameters
+from vbsvm.base.update_mode import UpdateMode
 from vbsvm.model.interfaces import CoefficientDistribution
 
 S = TypeVar("S", bound=ScaleDistribution)
@@ -24,9 +24,9 @@ S = TypeVar("S", bound=ScaleDistribution)
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Moments:
-    """Second moments of one block's coefficients: all that a prior may know of the data.
+    """Second moments of one block's coefficients: all that a prior depends on.
 
-    ``columns`` is one stride for each effect of a group, and a single one where coefficients stand for themselves.
+    ``columns`` is one strided slice for each random effect of a level, and a single slice for other coefficients.
     """
 
     distribution: CoefficientDistribution
@@ -41,24 +41,26 @@ class Moments:
     @property
     def variances(self) -> Array:
         """Var θ, elementwise."""
-        spread = self.distribution.variances
-        return np.concatenate([spread[columns] for columns in self.columns])
+        variances = self.distribution.variances
+        return np.concatenate([variances[columns] for columns in self.columns])
 
     @property
-    def total(self) -> float:
+    def square_norm(self) -> float:
         """E‖θ‖²."""
-        if len(self.columns) == 1:  # small fits are made of such calls: the shortest way
+        if len(self.columns) == 1:  # the fast path, as small fits consist of such calls
             return self.distribution.square_sum(self.columns[0])
         return sum(self.distribution.square_sum(columns) for columns in self.columns)
 
     @property
-    def spread(self) -> float:
+    def total_variance(self) -> float:
         """Σ Var θ."""
-        return self.total - sum(float(np.square(self.distribution.mean[columns]).sum()) for columns in self.columns)
+        return self.square_norm - sum(
+            float(np.square(self.distribution.mean[columns]).sum()) for columns in self.columns
+        )
 
     @property
     def n_groups(self) -> int:
-        """Number of coefficients of each effect."""
+        """Number of levels: coefficients of each random effect."""
         first = self.columns[0]
         return len(range(first.start, first.stop, first.step or 1))
 
@@ -69,7 +71,7 @@ class Moments:
 
     @property
     def outer(self) -> Array:
-        """Σ_g E[u_g u_gᵀ], the summed second moments of the groups' effects."""
+        """Σ_g E[u_g u_gᵀ], second moments of the random effects summed over levels."""
         q = len(self.columns)
         outer = np.empty((q, q))
         for j in range(q):
@@ -80,49 +82,49 @@ class Moments:
 
 @dataclass(frozen=True)
 class Prior(Parameters, ABC, Generic[S]):
-    """A Gaussian prior of one block of coefficients, given a scale that has a distribution of its own.
+    """A Gaussian prior of one block of coefficients, given a scale with a hyperprior.
 
-    The scale is a variance σ² that the block's coefficients share, or the covariance matrix of q effects that each
-    group has; ``width`` is this q, and 1 elsewhere.
+    The scale is a variance σ² shared by the block's coefficients, or the covariance matrix of the q random effects of
+    each level; ``width`` is this q, and 1 elsewhere.
     """
 
     in_words: ClassVar[str] = "–"
-    """What a report says of the distribution of each coefficient."""
+    """Description of the distribution of each coefficient, for reports."""
 
     of_groups: ClassVar[bool] = False
-    """Whether the scale is the covariance matrix of a group's effects, so that other blocks have no use for it."""
+    """Whether the scale is the covariance matrix of random effects, so that only these can have the prior."""
 
     rounds: ClassVar[int] = 1
-    """How often a Newton step updates coefficients and scale against each other before the next pass over the rows."""
+    """Number of alternating updates of coefficients and scale in a Newton step, between two passes over the rows."""
 
     @abstractmethod
     def start(self, width: int, size: int) -> S:
-        """Distribution of the scale before the first sweep, for ``size`` coefficients in groups of ``width``."""
+        """Initial distribution of the scale, for ``size`` coefficients, ``width`` for each level."""
 
     @abstractmethod
-    def update(self, scale: S, moments: Moments, resolve: Reading) -> S:
-        """Resolve the full conditional of the scale, given the second moments of the block's coefficients."""
+    def update(self, scale: S, moments: Moments, mode: UpdateMode) -> S:
+        """Update the scale: ``mode`` of its full conditional given the second moments of the block's coefficients."""
 
     @abstractmethod
     def bound(self, scale: S, moments: Moments) -> float:
-        """E log p(coefficients, scale) − E log q(scale), all constants included, at any distribution that can occur."""
+        """E log p(coefficients, scale) − E log q(scale), all constants included."""
 
     def gate_of(self, names: Sequence[str], terms: Sequence[int] | None = None) -> NDArray[np.intp] | None:
-        """Which gate each of the block's columns has; None in a prior without gates.
+        """Gate of each of the block's columns, or None for a prior without gates.
 
-        ``terms`` says which columns belong to the same term of a formula.
+        ``terms`` is the number of each column's term in a formula.
         """
         return None
 
     def fixed_point_step(self, scale: S, moments: Moments) -> S | None:
-        """A bold guess at where the scale is going, for blocks that the data say little about; else None.
+        """Accelerated fixed-point update of the scale if the prior dominates the data in this block, else None.
 
-        Where most coefficients follow their prior, they and their scale hold each other in place, and updates creep.
+        Where most coefficients follow their prior, alternating updates of coefficients and scale converge slowly.
         """
         return None
 
-    def rate_slope(self, scale: S) -> float:
-        """How the rate that the prior adds to an inverse gamma distribution of σ² answers to E[σ⁻²]."""
+    def rate_derivative(self, scale: S) -> float:
+        """Derivative in E[σ⁻²] of the rate that the prior adds to an inverse gamma distribution of σ²."""
         return 0.0
 
     @property
@@ -131,18 +133,18 @@ class Prior(Parameters, ABC, Generic[S]):
         return False
 
     def starts(self) -> list[float]:
-        """Further starts: how far open the gates are in each."""
+        """Inclusion probabilities of the gates in each further start."""
         return []
 
     def gate_log_odds(self, scale: S, n_gates: int) -> Array:
-        """Expected prior log odds of the gates; a prior without gates is not asked."""
+        """Expected prior log odds of the gates; only for priors with gates."""
         raise NotImplementedError
 
     @abstractmethod
-    def stretch(self, scale: S, moments: Moments, g: float) -> tuple[S, float]:
-        """The scale of coefficients that a sampler multiplies by g, and the block's part of the move's log ratio.
+    def rescale(self, scale: S, moments: Moments, g: float) -> tuple[S, float]:
+        """For the sampler's scale move θ → gθ: the new scale, and the block's part of the log acceptance ratio.
 
-        That ratio is of the densities of coefficients and scale after and before, with the Jacobian of the move.
+        The ratio is of the densities of coefficients and scale after and before, times the Jacobian of the move.
         """
 
     def precision(self, scale: S) -> float | Array:

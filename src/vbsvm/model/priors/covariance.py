@@ -1,4 +1,4 @@
-"""Priors of effects that vary together: u_g ~ N(0, Σ) for each group g, with an inferred q × q covariance Σ."""
+"""Priors of correlated random effects: u_g ~ N(0, Σ) for each level g, with an inferred q × q covariance Σ."""
 
 import math
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ import numpy as np
 from vbsvm.base import distributions
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma, MatrixPoint, Point
-from vbsvm.base.reading import Reading
-from vbsvm.base.settings import require_positive
+from vbsvm.base.settings import check_positive
+from vbsvm.base.update_mode import UpdateMode
 from vbsvm.model.priors.base import Moments, Prior
 
-# Effects and their covariance hold each other back.
+# Alternating updates of effects and their covariance converge slowly.
 ROUNDS = 5
-# What is known of a covariance matrix: its distribution, or a draw from it.
+# Distribution of a covariance matrix, or a draw from it.
 CovarianceScale = distributions.InverseWishart | MatrixPoint
 
 
@@ -40,10 +40,10 @@ class InverseWishart(Prior[CovarianceScale]):
     nu: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a scale or degrees that are not positive."""
-        require_positive("InverseWishart", 1e-20, 1e20, psi=self.psi)
+        """Check that scale and degrees are positive."""
+        check_positive("InverseWishart", 1e-20, 1e20, psi=self.psi)
         if self.nu is not None:
-            require_positive("InverseWishart", 1e-6, 1e9, nu=self.nu)
+            check_positive("InverseWishart", 1e-6, 1e9, nu=self.nu)
 
     def _degrees(self, width: int) -> float:
         nu = width + 1.0 if self.nu is None else float(self.nu)
@@ -58,15 +58,15 @@ class InverseWishart(Prior[CovarianceScale]):
         self._degrees(width)
         return MatrixPoint(np.eye(width))
 
-    def update(self, scale: CovarianceScale, moments: Moments, resolve: Reading) -> CovarianceScale:
+    def update(self, scale: CovarianceScale, moments: Moments, mode: UpdateMode) -> CovarianceScale:
         """IW(Ψ + Σ_g E[u_g u_gᵀ], ν + m), or a draw from it."""
         q, outer = len(moments.columns), moments.outer
-        return resolve(distributions.InverseWishart(self.psi * np.eye(q) + outer, self._degrees(q) + moments.n_groups))
+        return mode(distributions.InverseWishart(self.psi * np.eye(q) + outer, self._degrees(q) + moments.n_groups))
 
-    def stretch(self, scale: CovarianceScale, moments: Moments, g: float) -> tuple[MatrixPoint, float]:
+    def rescale(self, scale: CovarianceScale, moments: Moments, g: float) -> tuple[MatrixPoint, float]:
         """Σ → g²Σ."""
         q = len(moments.columns)
-        return _stretched(scale, self._degrees(q), self.psi * np.eye(q), g)
+        return _rescale(scale, self._degrees(q), self.psi * np.eye(q), g)
 
     def bound(self, scale: CovarianceScale, moments: Moments) -> float:
         """E log p(u | Σ) + E log p(Σ) − E log q(Σ); E log|Σ| cancels, as q's degrees are always ν + m."""
@@ -95,11 +95,11 @@ class HuangWandDistribution:
         return self.covariance.values_at(chances)
 
     def pack(self) -> list[float]:
-        """Give the numbers of the covariance, then those of the auxiliary scales."""
+        """Parameters of the covariance, then those of the auxiliary scales."""
         return [*self.covariance.pack(), *(x for distribution in self.auxiliary for x in distribution.pack())]
 
     def unpack(self, numbers: Array) -> Self:
-        """Make the distribution that has these numbers."""
+        """The distribution with these parameters: inverse of ``pack``."""
         q = len(self.auxiliary)
         matrix, rest = numbers[:-q], numbers[-q:]
         auxiliary = tuple(distribution.unpack(rest[j : j + 1]) for j, distribution in enumerate(self.auxiliary))
@@ -130,33 +130,32 @@ class Covariance(Prior[HuangWandDistribution]):
     degrees: float = 2.0
 
     def __post_init__(self) -> None:
-        """Refuse a scale or degrees that are not positive."""
-        require_positive("Covariance", 1e-10, 1e10, scale=self.scale)
-        require_positive("Covariance", 1e-6, 1e6, degrees=self.degrees)
+        """Check that scale and degrees are positive."""
+        check_positive("Covariance", 1e-10, 1e10, scale=self.scale)
+        check_positive("Covariance", 1e-6, 1e6, degrees=self.degrees)
 
     def start(self, width: int, size: int) -> HuangWandDistribution:
         """E[Σ⁻¹] = I and E[1/a] = 1."""
         return HuangWandDistribution(MatrixPoint(np.eye(width)), (Point(1.0),) * width)
 
-    def update(self, scale: HuangWandDistribution, moments: Moments, resolve: Reading) -> HuangWandDistribution:
+    def update(self, scale: HuangWandDistribution, moments: Moments, mode: UpdateMode) -> HuangWandDistribution:
         """q(Σ) given the auxiliary scales, then these given Σ; or draws from them."""
         q = len(scale.auxiliary)
         degrees = self.degrees + q - 1 + moments.n_groups
-        covariance = resolve(distributions.InverseWishart(self._psi(scale) + moments.outer, degrees), "covariance")
+        covariance = mode(distributions.InverseWishart(self._psi(scale) + moments.outer, degrees), "covariance")
         shape, inverse = 0.5 * (self.degrees + q), covariance.inverse_mean
         auxiliary = (
-            resolve(InverseGamma(shape, self.degrees * inverse[j, j] + self.scale**-2), "auxiliary", j)
-            for j in range(q)
+            mode(InverseGamma(shape, self.degrees * inverse[j, j] + self.scale**-2), "auxiliary", j) for j in range(q)
         )
         return HuangWandDistribution(covariance, tuple(auxiliary))
 
     def _psi(self, scale: HuangWandDistribution) -> Array:
         return 2 * self.degrees * np.diag([distribution.inverse_mean for distribution in scale.auxiliary])
 
-    def stretch(self, scale: HuangWandDistribution, moments: Moments, g: float) -> tuple[HuangWandDistribution, float]:
+    def rescale(self, scale: HuangWandDistribution, moments: Moments, g: float) -> tuple[HuangWandDistribution, float]:
         """Σ → g²Σ given the auxiliary scales, which stay."""
         nu = self.degrees + len(scale.auxiliary) - 1
-        covariance, ratio = _stretched(scale.covariance, nu, self._psi(scale), g)
+        covariance, ratio = _rescale(scale.covariance, nu, self._psi(scale), g)
         return HuangWandDistribution(covariance, scale.auxiliary), ratio
 
     def bound(self, scale: HuangWandDistribution, moments: Moments) -> float:
@@ -175,7 +174,7 @@ class Covariance(Prior[HuangWandDistribution]):
         return total
 
 
-def _stretched(scale: CovarianceScale, nu: float, psi: Array, g: float) -> tuple[MatrixPoint, float]:
+def _rescale(scale: CovarianceScale, nu: float, psi: Array, g: float) -> tuple[MatrixPoint, float]:
     """g²Σ, and −νq log g − ½(g⁻² − 1) tr(ΨΣ⁻¹)."""
     assert isinstance(scale, MatrixPoint)
     ratio = -nu * len(psi) * math.log(g) - 0.5 * (g**-2 - 1) * float(np.vdot(psi, scale.inverse_mean))
@@ -183,7 +182,7 @@ def _stretched(scale: CovarianceScale, nu: float, psi: Array, g: float) -> tuple
 
 
 def _matrix_terms(distribution: distributions.InverseWishart, nu: float, psi: Array, moments: Moments) -> float:
-    """What both priors have in common: all but ½ν log|Ψ|."""
+    """Terms of the bound that both priors share: all but ½ν log|Ψ|."""
     q, N = len(distribution.scale), distribution.degrees
     _, log_det = np.linalg.slogdet(distribution.scale)
     pull = float(np.vdot(distribution.inverse_mean, psi + moments.outer))

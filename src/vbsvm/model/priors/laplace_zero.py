@@ -12,12 +12,12 @@ from scipy.special import betaln, digamma, logit
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma, Latent, LatentPoint, Point
-from vbsvm.base.reading import Reading
-from vbsvm.base.settings import Parameters, is_number, require_positive, require_whole
+from vbsvm.base.settings import Parameters, check_positive, check_whole, is_number
+from vbsvm.base.update_mode import UpdateMode
 from vbsvm.model.priors.base import Moments, Prior
-from vbsvm.model.priors.normal import fixed_point, stretched
+from vbsvm.model.priors.normal import fixed_point, rescale_variance
 
-# Each further start has gates a tenth as open as the one before it: soon they are all alike.
+# Inclusion probabilities of each further start are a tenth of the last ones, so that many starts are all alike.
 MAX_RESTARTS = 100
 RHO = 0.01
 
@@ -37,13 +37,13 @@ class Beta(Parameters):
     b: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse counts that are not positive."""
-        require_positive("Beta", 1e-6, 1e9, a=self.a, b=self.b)
+        """Check that the counts are positive."""
+        check_positive("Beta", 1e-6, 1e9, a=self.a, b=self.b)
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Share:
+class InclusionRate:
     """Distribution of ρ: Beta(a, b)."""
 
     a: float
@@ -59,14 +59,14 @@ class Share:
         """E log(1 − ρ)."""
         return float(digamma(self.b) - digamma(self.a + self.b))
 
-    def draw(self, rng: np.random.Generator) -> "SharePoint":
+    def draw(self, rng: np.random.Generator) -> "InclusionRatePoint":
         """Draw ρ."""
-        return SharePoint(min(max(rng.beta(self.a, self.b), 1e-300), 1 - 1e-16))
+        return InclusionRatePoint(min(max(rng.beta(self.a, self.b), 1e-300), 1 - 1e-16))
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class SharePoint:
+class InclusionRatePoint:
     """A drawn ρ."""
 
     value: float
@@ -84,7 +84,7 @@ class LaplaceZeroDistribution:
 
     variance: InverseGamma | Point
     slab: Latent | LatentPoint
-    share: Share | SharePoint | None
+    share: InclusionRate | InclusionRatePoint | None
 
     @property
     def inverse_mean(self) -> float:
@@ -96,21 +96,21 @@ class LaplaceZeroDistribution:
         return self.variance.values_at(chances)
 
     def pack(self) -> list[float]:
-        """Give log rates of σ², logs of E b, and logs of the Beta distribution's counts."""
+        """Log rates of σ², logs of E b, and logs of the Beta distribution's counts."""
         assert isinstance(self.slab, Latent)
-        share = [] if not isinstance(self.share, Share) else [math.log(self.share.a), math.log(self.share.b)]
+        share = [] if not isinstance(self.share, InclusionRate) else [math.log(self.share.a), math.log(self.share.b)]
         return [*self.variance.pack(), *np.log(self.slab.root), *share]
 
     def unpack(self, numbers: Array) -> Self:
-        """Make the distribution that has these numbers."""
+        """The distribution with these parameters: inverse of ``pack``."""
         assert isinstance(self.slab, Latent)
-        at, m = len(self.variance.pack()), len(self.slab.root)
-        root = np.exp(np.clip(numbers[at : at + m], -300.0, 300.0))
+        begin, m = len(self.variance.pack()), len(self.slab.root)
+        root = np.exp(np.clip(numbers[begin : begin + m], -300.0, 300.0))
         share = self.share
-        if isinstance(share, Share):
-            a, b = np.exp(np.clip(numbers[at + m :], -300.0, 300.0))
-            share = Share(float(a), float(b))
-        return type(self)(self.variance.unpack(numbers[:at]), Latent(self.slab.s, root), share)
+        if isinstance(share, InclusionRate):
+            a, b = np.exp(np.clip(numbers[begin + m :], -300.0, 300.0))
+            share = InclusionRate(float(a), float(b))
+        return type(self)(self.variance.unpack(numbers[:begin]), Latent(self.slab.s, root), share)
 
 
 @final
@@ -163,35 +163,35 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
     gates: Factorised | Joint = field(default_factory=Factorised)
 
     def __post_init__(self) -> None:
-        """Refuse settings that make no sense."""
-        require_positive("LaplaceZero", shape=self.shape, rate=self.rate)
+        """Check the settings."""
+        check_positive("LaplaceZero", shape=self.shape, rate=self.rate)
         if self.rho is not None and not isinstance(self.rho, Beta):
             for share in np.atleast_1d(np.asarray(self.rho, dtype=object)):
                 if not is_number(share) or not 0 < share < 1:
                     raise ValueError(f"LaplaceZero: rho must lie between 0 and 1; got {share!r}.")
         if self.expected_size is not None:
-            require_positive("LaplaceZero", expected_size=self.expected_size)
+            check_positive("LaplaceZero", expected_size=self.expected_size)
             if self.rho is not None and (not is_number(self.rho) or self.rho != RHO):  # files once had the default
                 raise ValueError(
                     f"LaplaceZero: rho={self.rho!r} and expected_size={self.expected_size!r} both say how many inputs "
                     "are in. Leave one of them at None."
                 )
-        _require_groups(self.groups)
-        require_whole("LaplaceZero", 0, MAX_RESTARTS, restarts=self.restarts)
+        _check_groups(self.groups)
+        check_whole("LaplaceZero", 0, MAX_RESTARTS, restarts=self.restarts)
         if not isinstance(self.gates, Factorised | Joint):
             raise ValueError(f"LaplaceZero: gates must be Factorised() or Joint(); got {self.gates!r}.")
         if not is_number(self.threshold) or not 0 < self.threshold < 1:
             raise ValueError(f"LaplaceZero: threshold must lie between 0 and 1; got {self.threshold!r}.")
 
     def gate_of(self, names: Sequence[str], terms: Sequence[int] | None = None) -> NDArray[np.intp]:
-        """A gate for each column, or for those that share one; numbered in the order of the columns."""
+        """Gate of each column; gates are numbered in the order of the columns, and may be shared."""
         owner = np.arange(len(names)) if terms is None else np.asarray(terms)
-        taken: set[int] = set()
+        grouped: set[int] = set()
         for group in self.groups:
-            columns = [_place(column, names) for column in group]
-            if not columns or taken & set(columns) or len(set(columns)) < len(columns):
+            columns = [_column_number(column, names) for column in group]
+            if not columns or grouped & set(columns) or len(set(columns)) < len(columns):
                 raise ValueError(f"LaplaceZero: the group {list(group)} is empty, or names a column twice.")
-            taken |= set(columns)
+            grouped |= set(columns)
             owner[columns] = len(names) + columns[0]
         _, first, gate_of = np.unique(owner, return_index=True, return_inverse=True)
         gate_of = np.argsort(np.argsort(first))[gate_of].astype(np.intp)
@@ -210,16 +210,18 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
         return isinstance(self.gates, Joint)
 
     def starts(self) -> list[float]:
-        """Gates at ½, 0.01, 0.001, …"""
+        """Inclusion probabilities of further starts: ½, 0.01, 0.001, …"""
         return [0.5, *(10.0 ** -(k + 2) for k in range(self.restarts))][: self.restarts]
 
     def start(self, width: int, size: int) -> LaplaceZeroDistribution:
         """E[σ⁻²] = 1 and E b = 1, the paper's start."""
-        share = Share(self.rho.a, self.rho.b) if isinstance(self.rho, Beta) and self.expected_size is None else None
+        share = (
+            InclusionRate(self.rho.a, self.rho.b) if isinstance(self.rho, Beta) and self.expected_size is None else None
+        )
         return LaplaceZeroDistribution(Point(1.0), Latent(np.ones(size), np.ones(size)), share)
 
     def with_default_rho(self, rho: Beta) -> "LaplaceZero":
-        """The same with this distribution of ρ, unless the user has said something of it."""
+        """The same with this distribution of ρ, unless the user has set ρ or the expected size."""
         return replace(self, rho=rho) if self.rho is None and self.expected_size is None else self
 
     def _log_odds(self, n_gates: int) -> Array:
@@ -236,18 +238,18 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
         """E[σ⁻²] E b of each coefficient."""
         return scale.inverse_mean * scale.slab.weight
 
-    def update(self, scale: LaplaceZeroDistribution, moments: Moments, resolve: Reading) -> LaplaceZeroDistribution:
+    def update(self, scale: LaplaceZeroDistribution, moments: Moments, mode: UpdateMode) -> LaplaceZeroDistribution:
         """q(b_k), then q(σ²), then q(ρ); or draws (Algorithm 3, lines 5 and 11; Appendix B)."""
         squares = moments.squares
-        slab = resolve(Latent(np.ones(len(squares)), np.sqrt(scale.inverse_mean * squares)), "slab")
+        slab = mode(Latent(np.ones(len(squares)), np.sqrt(scale.inverse_mean * squares)), "slab")
         rate = self.rate + 0.5 * float(slab.weight @ squares)
-        variance = resolve(InverseGamma(self.shape + 0.5 * len(squares), rate), "variance")
+        variance = mode(InverseGamma(self.shape + 0.5 * len(squares), rate), "variance")
         share = scale.share
         if share is not None:
             assert isinstance(self.rho, Beta)
             assert moments.inclusion is not None
             inside = float(moments.inclusion.sum())
-            share = resolve(Share(self.rho.a + inside, self.rho.b + len(moments.inclusion) - inside), "share")
+            share = mode(InclusionRate(self.rho.a + inside, self.rho.b + len(moments.inclusion) - inside), "share")
         return LaplaceZeroDistribution(variance, slab, share)
 
     def fixed_point_step(self, scale: LaplaceZeroDistribution, moments: Moments) -> LaplaceZeroDistribution | None:
@@ -258,12 +260,12 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
         variance = fixed_point(self, moments.size, scale.inverse_mean * spread, rest)
         return None if variance is None else replace(scale, variance=variance)
 
-    def stretch(
+    def rescale(
         self, scale: LaplaceZeroDistribution, moments: Moments, g: float
     ) -> tuple[LaplaceZeroDistribution, float]:
         """σ² → g²σ², also where a gate is closed; b and ρ stay: −2A log g − (B/σ²)(g⁻² − 1)."""
         assert isinstance(scale.variance, Point)
-        variance, ratio = stretched(self, scale.variance, g)
+        variance, ratio = rescale_variance(self, scale.variance, g)
         return replace(scale, variance=variance), ratio
 
     def bound(self, scale: LaplaceZeroDistribution, moments: Moments) -> float:
@@ -284,7 +286,7 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
         if scale.share is None:
             log_odds = self._log_odds(len(inclusion))
             return float(inclusion @ log_odds - np.logaddexp(0.0, log_odds).sum())
-        assert isinstance(scale.share, Share)
+        assert isinstance(scale.share, InclusionRate)
         assert isinstance(self.rho, Beta)
         q, m, inside = scale.share, len(inclusion), float(inclusion.sum())
         log_in = q.log_odds + q.log_out
@@ -292,8 +294,8 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
         return surplus + float(betaln(q.a, q.b) - betaln(self.rho.a, self.rho.b))
 
 
-def _require_groups(groups: object) -> None:
-    """Refuse what is not a list of lists; a text would be taken for a list of its letters."""
+def _check_groups(groups: object) -> None:
+    """Check that groups are a list of lists; a string would be read as a list of letters."""
     if not _is_list(groups) or not all(_is_list(group) for group in groups):
         raise ValueError(
             f"LaplaceZero: groups must be a list of lists of columns, such as [['a', 'b'], ['c', 'd']]; got {groups!r}."
@@ -301,13 +303,13 @@ def _require_groups(groups: object) -> None:
 
 
 def _is_list(value: object) -> TypeGuard[Collection[object]]:
-    """Whether a value is a list, or an array or set that can stand for one."""
+    """Whether a value is a list or another collection, such as an array or set; no string or mapping."""
     scalar = isinstance(value, str | bytes | Mapping) or getattr(value, "ndim", 1) == 0
     return isinstance(value, Collection) and not scalar
 
 
-def _place(column: str | int, names: Sequence[str]) -> int:
-    """Number of a column that is given by its name or its number."""
+def _column_number(column: str | int, names: Sequence[str]) -> int:
+    """Number of a column from its name or number."""
     if isinstance(column, numbers.Integral) and not isinstance(column, bool):
         if -len(names) <= int(column) < len(names):
             return int(column) % len(names)

@@ -7,11 +7,11 @@ from typing import Any, ClassVar, final
 from scipy.special import gammainc, stdtr
 
 from vbsvm.base.distributions import InverseGamma, Point
-from vbsvm.base.reading import Reading
-from vbsvm.base.settings import require_positive
+from vbsvm.base.settings import check_positive
+from vbsvm.base.update_mode import UpdateMode
 from vbsvm.model.priors.base import Moments, Prior
 
-# Share of coefficients that the data determine, below which the scale's own update creeps.
+# Proportion of well-determined coefficients below which the plain update of the scale converges slowly.
 FIXED_POINT_BELOW = 0.5
 
 
@@ -31,24 +31,24 @@ class Normal(Prior[Point]):
     variance: float
 
     def __post_init__(self) -> None:
-        """Refuse a variance that is not positive."""
-        require_positive("Normal", variance=self.variance)
+        """Check that the variance is positive."""
+        check_positive("Normal", variance=self.variance)
 
     def start(self, width: int, size: int) -> Point:
-        """Give the known variance."""
+        """The known variance."""
         return Point(self.variance)
 
-    def update(self, scale: Point, moments: Moments, resolve: Reading) -> Point:
-        """Give the known variance, whatever the coefficients are."""
+    def update(self, scale: Point, moments: Moments, mode: UpdateMode) -> Point:
+        """The known variance."""
         return scale
 
-    def stretch(self, scale: Point, moments: Moments, g: float) -> tuple[Point, float]:
+    def rescale(self, scale: Point, moments: Moments, g: float) -> tuple[Point, float]:
         """p log g − (g² − 1)‖β‖²/(2σ²); the variance is known."""
-        return scale, moments.size * math.log(g) - (g * g - 1) * moments.total / (2 * self.variance)
+        return scale, moments.size * math.log(g) - (g * g - 1) * moments.square_norm / (2 * self.variance)
 
     def bound(self, scale: Point, moments: Moments) -> float:
         """−½p log(2πσ²) − E‖β‖²/(2σ²)."""
-        return -0.5 * moments.size * math.log(2 * math.pi * self.variance) - moments.total / (2 * self.variance)
+        return -0.5 * moments.size * math.log(2 * math.pi * self.variance) - moments.square_norm / (2 * self.variance)
 
 
 @final
@@ -68,8 +68,8 @@ class Ridge(Prior[InverseGamma | Point]):
     rate: float = 0.01
 
     def __post_init__(self) -> None:
-        """Refuse a shape or rate that is not positive."""
-        require_positive("Ridge", shape=self.shape, rate=self.rate)
+        """Check that shape and rate are positive."""
+        check_positive("Ridge", shape=self.shape, rate=self.rate)
 
     def start(self, width: int, size: int) -> Point:
         """E[σ⁻²] = 1, the paper's start."""
@@ -77,18 +77,18 @@ class Ridge(Prior[InverseGamma | Point]):
 
     def conditional(self, moments: Moments) -> InverseGamma:
         """IG(A + m/2, B + ½E‖u‖²) (Algorithm 2, line 4)."""
-        return InverseGamma(self.shape + 0.5 * moments.size, self.rate + 0.5 * moments.total)
+        return InverseGamma(self.shape + 0.5 * moments.size, self.rate + 0.5 * moments.square_norm)
 
-    def update(self, scale: InverseGamma | Point, moments: Moments, resolve: Reading) -> InverseGamma | Point:
+    def update(self, scale: InverseGamma | Point, moments: Moments, mode: UpdateMode) -> InverseGamma | Point:
         """q(σ²), or a draw from it."""
-        return resolve(self.conditional(moments))
+        return mode(self.conditional(moments))
 
     def fixed_point_step(self, scale: InverseGamma | Point, moments: Moments) -> InverseGamma | None:
         """E[σ⁻²] = (A + ½ well-determined coefficients)/(B + ½‖μ‖²), after MacKay (1992): the same fixed point."""
-        spread = moments.spread
-        return fixed_point(self, moments.size, scale.inverse_mean * spread, moments.total - spread)
+        spread = moments.total_variance
+        return fixed_point(self, moments.size, scale.inverse_mean * spread, moments.square_norm - spread)
 
-    def chance_above(self, variance: float) -> float:
+    def tail_probability(self, variance: float) -> float:
         """P(σ² > variance)."""
         return float(gammainc(self.shape, self.rate / variance))
 
@@ -97,35 +97,35 @@ class Ridge(Prior[InverseGamma | Point]):
         pull = 2.0 * self.rate * math.exp(-2.0 * log_sd)
         return -2.0 * self.shape * log_sd - 0.5 * pull, -2.0 * self.shape + pull, 2.0 * pull
 
-    def stretch(self, scale: InverseGamma | Point, moments: Moments, g: float) -> tuple[Point, float]:
+    def rescale(self, scale: InverseGamma | Point, moments: Moments, g: float) -> tuple[Point, float]:
         """σ² → g²σ²: −2A log g − (B/σ²)(g⁻² − 1)."""
         assert isinstance(scale, Point)
-        return stretched(self, scale, g)
+        return rescale_variance(self, scale, g)
 
     def bound(self, scale: InverseGamma | Point, moments: Moments) -> float:
         """E log p(u | σ²) + E log p(σ²) − E log q(σ²); E log σ² cancels, as q's shape is always A + m/2."""
         if not isinstance(scale, InverseGamma):
             return -math.inf
         a, b = scale.shape, scale.rate
-        surplus = a - scale.inverse_mean * (self.rate + 0.5 * moments.total)
+        surplus = a - scale.inverse_mean * (self.rate + 0.5 * moments.square_norm)
         prior = self.shape * math.log(self.rate) - math.lgamma(self.shape)
         return -0.5 * moments.size * math.log(2 * math.pi) + prior + math.lgamma(a) - a * math.log(b) + surplus
 
 
-def fixed_point(prior: Any, size: int, of_prior: float, squares: float) -> InverseGamma | None:
-    """IG with the mean precision (A + ½ well-determined coefficients)/(B + ½ squares), or None if most are determined.
+def fixed_point(prior: Any, size: int, n_shrunk: float, squares: float) -> InverseGamma | None:
+    """IG with the mean precision (A + ½ well-determined coefficients)/(B + ½ squares), or None if many are so.
 
-    Of ``size`` coefficients the prior determines ``of_prior``; ``squares`` are those of their means, weighted as their
-    precisions are.
+    Of ``size`` coefficients the prior determines ``n_shrunk``; ``squares`` is the sum of their squared means, weighted
+    as their precisions are.
     """
-    determined = size - of_prior
+    determined = size - n_shrunk
     if not 0 < determined < FIXED_POINT_BELOW * size:
         return None
     shape = prior.shape + 0.5 * size
     return InverseGamma(shape, shape / ((prior.shape + 0.5 * determined) / (prior.rate + 0.5 * squares)))
 
 
-def stretched(prior: Any, variance: Point, g: float) -> tuple[Point, float]:
+def rescale_variance(prior: Any, variance: Point, g: float) -> tuple[Point, float]:
     """g²σ² under an inverse gamma prior with A and B, and the log ratio −2A log g − (B/σ²)(g⁻² − 1)."""
     ratio = -2 * prior.shape * math.log(g) - prior.rate / variance.value * (g**-2 - 1)
     return Point(g * g * variance.value), ratio
@@ -154,9 +154,9 @@ class HalfT(Prior[InverseGamma | Point]):
     degrees: float = 2.0
 
     def __post_init__(self) -> None:
-        """Refuse a scale or degrees that are not positive."""
-        require_positive("HalfT", 1e-10, 1e10, scale=self.scale)
-        require_positive("HalfT", 1e-6, 1e6, degrees=self.degrees)
+        """Check that scale and degrees are positive."""
+        check_positive("HalfT", 1e-10, 1e10, scale=self.scale)
+        check_positive("HalfT", 1e-6, 1e6, degrees=self.degrees)
 
     def start(self, width: int, size: int) -> Point:
         """E[σ⁻²] = 1."""
@@ -166,33 +166,33 @@ class HalfT(Prior[InverseGamma | Point]):
         """The distribution of a given that of σ²: IG((ν + 1)/2, ν E[σ⁻²] + 1/scale²)."""
         return InverseGamma(0.5 * (self.degrees + 1.0), self.degrees * scale.inverse_mean + self.scale**-2)
 
-    def update(self, scale: InverseGamma | Point, moments: Moments, resolve: Reading) -> InverseGamma | Point:
+    def update(self, scale: InverseGamma | Point, moments: Moments, mode: UpdateMode) -> InverseGamma | Point:
         """q(σ²) = IG((ν + m)/2, ν E[1/a] + ½E‖u‖²) and q(a), each given the other; or draws of a and then of σ²."""
-        shape, auxiliary = 0.5 * (self.degrees + moments.size), resolve(self._auxiliary(scale), "auxiliary")
+        shape, auxiliary = 0.5 * (self.degrees + moments.size), mode(self._auxiliary(scale), "auxiliary")
         if isinstance(auxiliary, InverseGamma):
-            expected = self._inverse_mean(shape, 0.5 * moments.total)
+            expected = self._inverse_mean(shape, 0.5 * moments.square_norm)
             return InverseGamma(shape, shape / expected if expected > 0 else math.inf)
-        return resolve(InverseGamma(shape, self.degrees * auxiliary.inverse_mean + 0.5 * moments.total))
+        return mode(InverseGamma(shape, self.degrees * auxiliary.inverse_mean + 0.5 * moments.square_norm))
 
-    def _inverse_mean(self, shape: float, half: float) -> float:
-        """E[σ⁻²] where both distributions are at rest: x{ν(ν + 1)/2/(νx + 1/scale²) + ½E‖u‖²} = shape."""
+    def _inverse_mean(self, shape: float, half_square_norm: float) -> float:
+        """E[σ⁻²] at the joint fixed point of both distributions: x{ν(ν + 1)/2/(νx + 1/scale²) + ½E‖u‖²} = shape."""
         nu, flat = self.degrees, self.scale**-2
-        square, constant = nu * max(half, 1e-300), shape * flat
-        linear = 0.5 * nu * (nu + 1.0) + flat * half - shape * nu
+        square, constant = nu * max(half_square_norm, 1e-300), shape * flat
+        linear = 0.5 * nu * (nu + 1.0) + flat * half_square_norm - shape * nu
         root = math.hypot(linear, 2.0 * math.sqrt(square * constant))
         return 2.0 * constant / (linear + root) if linear > 0 else 0.5 * (root - linear) / square
 
     def fixed_point_step(self, scale: InverseGamma | Point, moments: Moments) -> InverseGamma | None:
-        """As for ``Ridge``, with the prior's rate as it is now."""
+        """As for ``Ridge``, with the current rate of the prior."""
         rate = self.degrees * self._auxiliary(scale).inverse_mean
         return Ridge(0.5 * self.degrees, rate).fixed_point_step(scale, moments)
 
-    def chance_above(self, variance: float) -> float:
+    def tail_probability(self, variance: float) -> float:
         """P(σ² > variance)."""
         return 2.0 * float(stdtr(self.degrees, -math.sqrt(variance) / self.scale))
 
-    def rate_slope(self, scale: InverseGamma | Point) -> float:
-        """How the prior's rate ν E[1/a] answers to E[σ⁻²]."""
+    def rate_derivative(self, scale: InverseGamma | Point) -> float:
+        """Derivative of the prior's rate ν E[1/a] in E[σ⁻²]."""
         auxiliary = self._auxiliary(scale)
         return -(self.degrees**2) * auxiliary.shape / auxiliary.rate**2
 
@@ -202,7 +202,7 @@ class HalfT(Prior[InverseGamma | Point]):
         share, n = q / (1.0 + q), self.degrees + 1.0
         return log_sd - 0.5 * n * math.log1p(q), 1.0 - n * share, 2.0 * n * share * (1.0 - share)
 
-    def stretch(self, scale: InverseGamma | Point, moments: Moments, g: float) -> tuple[Point, float]:
+    def rescale(self, scale: InverseGamma | Point, moments: Moments, g: float) -> tuple[Point, float]:
         """σ² → g²σ²: the change of log p(λ) as λ moves by log g."""
         assert isinstance(scale, Point)
         log_sd = 0.5 * math.log(scale.value)
@@ -220,6 +220,6 @@ class HalfT(Prior[InverseGamma | Point]):
         c, d = auxiliary.shape, auxiliary.rate
         prior = 0.5 * nu * math.log(nu) - math.lgamma(0.5 * nu) - math.log(self.scale) - 0.5 * math.log(math.pi)
         terms = math.lgamma(a) - a * math.log(b) + a + math.lgamma(c) - c * math.log(d) + c
-        pull = scale.inverse_mean * (nu * auxiliary.inverse_mean + 0.5 * moments.total)
+        pull = scale.inverse_mean * (nu * auxiliary.inverse_mean + 0.5 * moments.square_norm)
         prior -= 0.5 * moments.size * math.log(2 * math.pi)
         return prior + terms - pull - auxiliary.inverse_mean / self.scale**2

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.printing import ReliabilityWarning, warn_user
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.base.settings import require_whole
+from vbsvm.base.settings import check_whole
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.loop import OptimizeResult
 from vbsvm.results import prediction
@@ -144,11 +144,11 @@ def leave_one_out(
 ) -> LeftOutPredictions:
     """The same as losses of rows; refuse fits that can't tell them of every row."""
     if refits is not None:
-        require_whole("left_out_predictions", 0, 10**9, refits=refits)
+        check_whole("left_out_predictions", 0, 10**9, refits=refits)
     for fit in fits:
         rows = _require_all_rows(fit)
         if folds is not None:
-            require_whole("left_out_predictions", 2, rows.source.n_rows, folds=folds)
+            check_whole("left_out_predictions", 2, rows.source.n_rows, folds=folds)
             _require_refits(rows)
     found = left_out_rows(fits, refits, folds)
     assert found.rows is not None

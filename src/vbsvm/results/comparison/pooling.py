@@ -9,7 +9,7 @@ from scipy.special import stdtr, stdtrit
 
 from vbsvm.base import printing
 from vbsvm.base.arrays import Array
-from vbsvm.base.settings import require_level
+from vbsvm.base.settings import check_level
 from vbsvm.results.display import MOST_ROWS
 from vbsvm.results.fit import Fit
 
@@ -43,7 +43,7 @@ class Pooled:
         """One row for each coefficient, with an interval by Student's t, and what share of information is missing."""
         import pandas as pd
 
-        require_level("summary", level)
+        check_level("summary", level)
         mean, error = self.coefficients, self.standard_errors
         half = stdtrit(self.degrees, 0.5 + 0.5 * level) * error
         certain = np.where(mean == 0.0, 0.0, np.copysign(np.inf, mean))

@@ -17,7 +17,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.printing import ReliabilityWarning, warn_user
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.base.settings import require_level
+from vbsvm.base.settings import check_level
 from vbsvm.design.columns import Encoded
 from vbsvm.design.levels import UNSEEN
 from vbsvm.results import tables
@@ -277,7 +277,7 @@ class AverageEffects(ABC):
     def _begun(
         self, what: str, groups: str, level: float, data: Any = None, weights: Any = None, covariance: str | None = None
     ) -> "tuple[Subject, _Frame]":
-        require_level(what, level)
+        check_level(what, level)
         if groups not in GROUPS:
             raise ValueError(f"{what}: groups must be 'observed' or 'new'; got {groups!r}.")
         if data is None and weights is not None:

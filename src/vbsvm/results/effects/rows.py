@@ -13,10 +13,10 @@ from scipy.sparse import issparse
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames, one_hot
 from vbsvm.design.columns import Encoded, FactorPlan
-from vbsvm.design.frames import require_column
+from vbsvm.design.frames import check_column
 from vbsvm.design.levels import UNSEEN, group_labels
-from vbsvm.design.values import listed, meant
-from vbsvm.sources.cluster import require_in_memory
+from vbsvm.design.values import did_you_mean, join_names
+from vbsvm.sources.cluster import check_in_memory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,7 +110,7 @@ def row_weights(what: str, data: Any, weights: str | ArrayLike | None) -> Array:
 
 def n_rows_of(data: Any) -> int:
     """Number of rows of a frame, a dictionary of columns, or an array."""
-    require_in_memory(data=data)
+    check_in_memory(data=data)
     if isinstance(data, dict):
         return len(frames.column(data, next(iter(data)))) if data else 0
     if not hasattr(data, "shape") and not hasattr(data, "__len__"):
@@ -135,7 +135,7 @@ class FormulaRows:
     @staticmethod
     def of(reader: "Reader", given: "GivenRows") -> "FormulaRows":
         """Rows of a frame."""
-        return FormulaRows(reader, given.data, given.kept, reader.taken(given.data, given.kept), given.weights)
+        return FormulaRows(reader, given.data, given.kept, reader.select(given.data, given.kept), given.weights)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -182,8 +182,8 @@ def _kind(value: Any) -> Any:
 def require_input(what: str, rows: EffectRows, name: Any) -> None:
     """Refuse a name that is none of the inputs."""
     if not isinstance(name, str) or name not in rows.names:
-        hint = meant(name, list(rows.names)) if isinstance(name, str) else ""
-        raise ValueError(f"{what}: {name!r} is not an input of the model; it has {listed(list(rows.names))}.{hint}")
+        hint = did_you_mean(name, list(rows.names)) if isinstance(name, str) else ""
+        raise ValueError(f"{what}: {name!r} is not an input of the model; it has {join_names(list(rows.names))}.{hint}")
 
 
 def grid(what: str, rows: EffectRows, name: str, at: Any, *, fine: bool = False) -> list[Any]:
@@ -332,7 +332,7 @@ class TableRows:
         """An input, or the group."""
         import pandas as pd
 
-        require_column(list(self.names), name)
+        check_column(list(self.names), name)
         if name not in self.columns.names:
             return pd.Series(self.members)
         own, labels = self.table[:, self.columns.places(name)], self.columns.labels(name)
@@ -364,7 +364,7 @@ class TableRows:
         labels = self.columns.labels(name)
         if labels is not None:
             if value not in labels.tolist():
-                raise ValueError(f"Input {name!r} has no level {value!r}; it has {listed(labels.tolist())}.")
+                raise ValueError(f"Input {name!r} has no level {value!r}; it has {join_names(labels.tolist())}.")
             return one_hot.columns_of(np.flatnonzero(labels == value), labels)
         if isinstance(value, str):
             raise ValueError(f"Input {name!r} is a number; got {value!r}.")

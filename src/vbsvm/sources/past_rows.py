@@ -1,4 +1,4 @@
-"""New rows together with what is remembered of those before them: sums, in which their weights w are held."""
+"""New rows together with a quadratic summary of the rows of past batches."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.reading import expect
 from vbsvm.base.row_sums import Addable
+from vbsvm.base.update_mode import mean_field
 from vbsvm.design.scaling import Recipe
 from vbsvm.model.interfaces import Effects
 from vbsvm.model.layouts.dense import DenseGaussian, DenseGram
@@ -19,15 +19,15 @@ from vbsvm.sources.memory import Memory
 
 T = TypeVar("T", bound=Addable)
 
-# The curvature of past rows has to serve for coefficients that go on to move. At the present ones few rows of a batch
-# lie near the kink, or all of them do where none is assigned to a class; so that it is that of scores of this variance.
-SMOOTHED = 0.25
+# Lower bound of the score variance for the curvature of past rows, which is used at later coefficients, too: at the
+# present ones few rows of a batch may be near the kink, or all of them if none is assigned to a class.
+VARIANCE_FLOOR = 0.25
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class PastRows:
-    """What stands for rows that are gone: their term of the bound, to second order around where they were last seen.
+    """Second-order expansion of the past rows' term of the ELBO around the estimate at which they were last seen.
 
     For coefficients of mean m and covariance Σ it is bᵀm − ½mᵀHm − ½ tr(GΣ) − κ: H is the curvature in the mean, and G,
     which is not smaller, the gram that the covariance answers to.
@@ -40,13 +40,13 @@ class PastRows:
     n_rows: int
 
     @staticmethod
-    def of(spec: Spec, state: State, source: Memory) -> "PastRows":
-        """Rows as this state sees them."""
+    def from_state(spec: Spec, state: State, source: Memory) -> "PastRows":
+        """Expand the row term of a source around this state."""
         distribution = state.coefficients
         assert isinstance(distribution, DenseGaussian)
-        stats = source.fold(RowPass(spec.likelihood, distribution, expect))
-        smoothed = RowPass(spec.likelihood, _Smoothed(distribution), expect, True)
-        curvature, gram = source.total(lambda part: part.curvature(smoothed)), stats.gram
+        stats = source.sum_stats(RowPass(spec.likelihood, distribution, mean_field))
+        smoothed = RowPass(spec.likelihood, _FlooredVariance(distribution), mean_field, True)
+        curvature, gram = source.sum_parts(lambda part: part.curvature(smoothed)), stats.gram
         assert isinstance(gram, DenseGram)
         assert isinstance(curvature, DenseGram)
         m, H, G = distribution.mean, curvature.matrix, gram.matrix
@@ -55,7 +55,7 @@ class PastRows:
         return PastRows(linear, H, G, constant, source.n_rows)
 
     def __add__(self, other: Self) -> "PastRows":
-        """Add other rows."""
+        """Add the expansions of two sets of rows."""
         return PastRows(
             self.linear + other.linear,
             self.curvature + other.curvature,
@@ -65,7 +65,7 @@ class PastRows:
         )
 
     def stats(self, distribution: DenseGaussian) -> Stats:
-        """What these rows add to a pass that starts from this distribution."""
+        """Statistics of the past rows in a pass at this distribution."""
         m, H, G = distribution.mean, self.curvature, self.gram
         cross, spread = self.linear + G @ m - H @ m, _trace(G, distribution)
         term = float(self.linear @ m) - 0.5 * float(m @ H @ m) - 0.5 * spread - self.constant
@@ -73,11 +73,11 @@ class PastRows:
         return Stats(DenseGram(G), cross, term, constant, DenseGram(H))
 
     def in_units_of(self, old: Recipe, new: Recipe) -> "PastRows":
-        """The same with columns as another recipe standardises them: c' = A c, so that G' = A G Aᵀ and b' = A b.
+        """The expansion for columns scaled by another recipe: c' = A c, so that G' = A G Aᵀ and b' = A b.
 
-        A column that was constant had a design column of 0: it tells nothing but what the intercept told.
+        A column that was constant had a design column of 0: it adds nothing to the intercept.
         """
-        A = np.diag(np.concatenate([np.ones(new.first), _shares(old, new)]))
+        A = np.diag(np.concatenate([np.ones(new.first), _scale_ratios(old, new)]))
         if new.intercept:
             A[1:, 0] = (old.centre - new.centre) / new.scale
         return replace(self, linear=A @ self.linear, curvature=A @ self.curvature @ A.T, gram=A @ self.gram @ A.T)
@@ -85,70 +85,70 @@ class PastRows:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class _Smoothed:
-    """Scores with more spread than they have: the loss bends within a wider margin, in which more rows lie."""
+class _FlooredVariance:
+    """A distribution with floored score variances: the smoothed hinge has curvature for more rows."""
 
     distribution: DenseGaussian
 
     def row_moments(self, rows: Any) -> tuple[Array, Array]:
-        """Mean of each row's score, and a variance that is not small."""
+        """Mean of each row's score, and its variance, floored."""
         f, v = self.distribution.row_moments(rows)
-        return f, np.maximum(v, SMOOTHED)
+        return f, np.maximum(v, VARIANCE_FLOOR)
 
     def effects(self, rows: Any, columns: NDArray[np.intp]) -> Effects:
-        """Asked only by rows with missing values."""
+        """Not supported: complete rows only."""
         raise NotImplementedError
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Remembered:
-    """New rows, and what stands for those before them. Without groups, gates and missing values."""
+class NewAndPastRows:
+    """New rows and the summary of past ones; without groups, inclusion indicators and missing values."""
 
     rows: Memory
     past: PastRows
 
     @property
     def n_rows(self) -> int:
-        """Number of all rows that count."""
+        """Number of all rows of positive weight, past ones included."""
         return self.rows.n_rows + self.past.n_rows
 
     @property
     def n_core(self) -> int:
-        """Number of coefficients whose covariances are all kept: all."""
+        """Number of coefficients with a full covariance: all."""
         return self.rows.n_core
 
     @property
-    def looks_are_cheap(self) -> bool:
-        """Past rows can't be looked at."""
+    def rows_resident(self) -> bool:
+        """False: past rows are gone."""
         return False
 
     @property
     def drawn_covariance(self) -> bool:
-        """The covariance of the coefficients is known."""
+        """False: the covariance is computed."""
         return False
 
     def sample(self, n_rows: int) -> None:
-        """Past rows can't be looked at."""
+        """None: past rows are gone."""
 
-    def fold(self, row_pass: RowPass) -> Stats:
-        """Sums over the new rows, and those of the past."""
-        assert isinstance(row_pass.message, DenseGaussian)
-        return self.rows.fold(row_pass) + self.past.stats(row_pass.message)
+    def sum_stats(self, row_pass: RowPass) -> Stats:
+        """Statistics of the new rows plus those of the past ones."""
+        assert isinstance(row_pass.coefficients, DenseGaussian)
+        return self.rows.sum_stats(row_pass) + self.past.stats(row_pass.coefficients)
 
     def input_sums(self, distribution: Any) -> Any:
-        """Asked only where inputs may be missing."""
+        """Not supported: complete rows only."""
         raise NotImplementedError
 
-    def total(self, kernel: Callable[[Part], T], *, light: bool = False) -> T:
+    def sum_parts(self, kernel: Callable[[Part], T], *, memory_bound: bool = False) -> T:
         """Sum over the new rows alone."""
-        return self.rows.total(kernel, light=light)
+        return self.rows.sum_parts(kernel, memory_bound=memory_bound)
 
     def start(self, spec: Spec, before: State) -> State:
-        """Where the past rows alone would be, with the scales of a state before: a mean in the new units."""
+        """Starting state: the optimum of the past rows alone, with the prior scales of a state before."""
         precision = spec.precision(before)
         mean = DenseGram(self.past.curvature).conditional(self.past.linear, precision).mean
-        return before.moved(DenseGram(self.past.gram).conditional(mean, precision).at(mean))
+        return before.with_coefficients(DenseGram(self.past.gram).conditional(mean, precision).with_mean(mean))
 
 
 def _trace(gram: Array, distribution: DenseGaussian) -> float:
@@ -156,9 +156,9 @@ def _trace(gram: Array, distribution: DenseGaussian) -> float:
     return float(np.vdot(gram @ distribution.root, distribution.root))
 
 
-def _shares(old: Recipe, new: Recipe) -> Array:
-    """Old scales in units of new ones; 0 for columns that have been constant."""
-    found: Any = np.zeros(len(new.scale))
-    varied = np.isfinite(old.scale) & np.isfinite(new.scale)
-    found[varied] = old.scale[varied] / new.scale[varied]
-    return found
+def _scale_ratios(old: Recipe, new: Recipe) -> Array:
+    """Old scales over new ones; 0 for columns that have been constant."""
+    ratios: Any = np.zeros(len(new.scale))
+    varies = np.isfinite(old.scale) & np.isfinite(new.scale)
+    ratios[varies] = old.scale[varies] / new.scale[varies]
+    return ratios

@@ -1,4 +1,4 @@
-"""The guard of formulas: what formulaic would evaluate is read as a syntax tree first.
+"""Sandbox of formulas: factors are parsed as syntax trees and checked before formulaic evaluates them.
 
 Only columns, numbers, arithmetic, comparisons and the functions listed here may stand in a factor; functions' settings
 are literals of a moderate size. So nothing that passes can run code, or take memory that the data do not ask for.
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from formulaic.utils.code import sanitize_variable_names
 
-from vbsvm.design.values import listed, meant
+from vbsvm.design.values import did_you_mean, join_names
 
 NUMBERS = frozenset(
     ("abs", "cos", "exp", "exp2", "exp10", "expm1", "log", "log1p", "log2", "log10", "sin", "sqrt", "tanh")
@@ -39,10 +39,10 @@ _OUTERMOST = frozenset(("C", *_BASES))
 FUNCTIONS = frozenset(_SETTINGS)
 CONTRASTS = frozenset(("treatment", "sum", "helmert", "diff", "poly", "sas"))
 # A basis of a billion columns is a typing error, or worse.
-LARGEST_SETTING = 1000
-LARGEST_DEGREE = 9
+MAX_SETTING = 1000
+MAX_DEGREE = 9
 # Whole numbers beyond this one are not exact in floating point.
-LARGEST_NUMBER = 2**53
+MAX_NUMBER = 2**53
 RESERVED = ("Intercept", "(intercept)")
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.Mod, ast.FloorDiv, ast.BitAnd, ast.BitOr)
@@ -50,16 +50,16 @@ _COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 class FormulaError(ValueError):
-    """A formula that can't be read, or that may not be."""
+    """An invalid formula."""
 
 
 def clipped(text: str) -> str:
-    """A text in quotes, cut where it is long: what an error shows of a formula."""
+    """Quote a text in an error, cut if it is long."""
     return repr(text if len(text) <= 200 else f"{text[:199]}…")
 
 
 def not_text(name: object) -> str:
-    """What is said of a column whose name is a number, or anything else but text."""
+    """Error message for a column name that is not text."""
     return (
         f"The column {name!r} has a name that is not text, and can't stand in a formula: name columns by text, as in "
         "data.columns = data.columns.map(str)."
@@ -67,22 +67,23 @@ def not_text(name: object) -> str:
 
 
 def column_of(name: str, data_columns: list[str], what: str) -> str:
-    """Name of a column, with or without backticks."""
+    """A column's name, with or without backticks, checked."""
     bare = name[1:-1] if len(name) > 1 and name[0] == name[-1] == "`" else name
     if bare in RESERVED:
         raise FormulaError(f"A column may not be called {bare!r}, as the intercept is: rename it.")
-    for one in data_columns:
-        if not isinstance(one, str) and str(one) == bare:
-            raise FormulaError(not_text(one))
+    for column in data_columns:
+        if not isinstance(column, str) and str(column) == bare:
+            raise FormulaError(not_text(column))
     if bare not in data_columns:
         raise FormulaError(
-            f"{what} must be a column; {clipped(bare)} is none of {listed(data_columns)}.{meant(bare, data_columns)}"
+            f"{what} must be a column; {clipped(bare)} is none of {join_names(data_columns)}."
+            f"{did_you_mean(bare, data_columns)}"
         )
     return bare
 
 
 def columns_of(expression: str, data_columns: list[str]) -> list[str]:
-    """Check one factor as a syntax tree; give the columns that occur in it."""
+    """Check a factor as a syntax tree; return its columns."""
     quoted: dict[str, str] = {}
     try:
         # What is checked must be what formulaic evaluates, so its own reading of backticks is used.
@@ -91,13 +92,13 @@ def columns_of(expression: str, data_columns: list[str]) -> list[str]:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise FormulaError(
             f"{clipped(expression)} is neither a column nor an expression. Put backticks around names with blanks or "
-            f"signs. Columns: {listed(data_columns)}."
+            f"signs. Columns: {join_names(data_columns)}."
         ) from error
     return list(_Check(clipped(expression), quoted, data_columns).of_factor(tree.body))
 
 
 def width_of(expression: str) -> int:
-    """How many columns a factor of numbers makes at most; the expression must have passed the guard."""
+    """Maximum number of columns of a numeric factor, which must have been checked."""
     try:
         node = ast.parse(sanitize_variable_names(expression, {}, {}).strip(), mode="eval").body
     except SyntaxError:  # a column's bare name
@@ -106,12 +107,15 @@ def width_of(expression: str) -> int:
         return 1
     given = dict(zip(_BASES[node.func.id], node.args[1:], strict=False))
     given |= {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
-    sizes = [one.value if isinstance(one, ast.Constant) else len(getattr(one, "elts", ())) for one in given.values()]
-    return sum(size for size in sizes if type(size) is int) + LARGEST_DEGREE
+    sizes = [
+        size_node.value if isinstance(size_node, ast.Constant) else len(getattr(size_node, "elts", ()))
+        for size_node in given.values()
+    ]
+    return sum(size for size in sizes if type(size) is int) + MAX_DEGREE
 
 
 class _Check:
-    """Walks the syntax tree of one factor, yields columns, and raises at the first thing that is not on the list."""
+    """Walks the syntax tree of a factor: yields columns, and raises at anything that is not allowed."""
 
     def __init__(self, whole: str, quoted: dict[str, str], data_columns: list[str]) -> None:
         self.whole, self.quoted, self.data_columns = whole, quoted, data_columns
@@ -125,10 +129,10 @@ class _Check:
                 yield from self._number(node)
 
     def _number(self, node: ast.AST) -> Iterator[str]:
-        """Columns of an expression that gives one number for each row."""
+        """Columns of an expression with one number per row."""
         match node:
             case ast.Constant(value=bool() | int() | float() as value):
-                if not (math.isfinite(value) if isinstance(value, float) else abs(value) <= LARGEST_NUMBER):
+                if not (math.isfinite(value) if isinstance(value, float) else abs(value) <= MAX_NUMBER):
                     raise FormulaError(
                         f"A number in {self.whole} is too large: write it as 1e20, or rescale the column."
                     )
@@ -140,10 +144,10 @@ class _Check:
             case ast.Call(func=function):
                 self._refuse_call(function)
             case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _ARITHMETIC):
-                found = [*self._number(left)]
-                if isinstance(op, ast.Pow) and not found:
+                columns = [*self._number(left)]
+                if isinstance(op, ast.Pow) and not columns:
                     raise FormulaError(f"{clipped(ast.unparse(node))} in {self.whole} does not calculate with columns.")
-                yield from (*found, *self._number(right))
+                yield from (*columns, *self._number(right))
             case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert(), operand=operand):
                 yield from self._number(operand)
             case ast.Compare(left=left, comparators=[right], ops=[op]) if isinstance(op, _COMPARISONS):
@@ -163,13 +167,13 @@ class _Check:
                 )
 
     def _refuse_call(self, function: ast.AST) -> None:
-        """Say why a function may not be called here."""
+        """Raise an error for a function that is not allowed."""
         called = ast.unparse(function)
         if called == "s":
             raise FormulaError(f"s(…) must stand alone, joined to the rest by +; in {self.whole} it does not.")
         if called in _OUTERMOST:
             raise FormulaError(f"{called}(…) in {self.whole} can't be calculated with: let it stand alone.")
-        near = meant(called.rpartition(".")[2], [*FUNCTIONS, "s"])
+        near = did_you_mean(called.rpartition(".")[2], [*FUNCTIONS, "s"])
         raise FormulaError(f"{clipped(called)} in {self.whole} is not a known function: {_functions()}.{near}")
 
     def _call(self, call: ast.Call, function: str) -> Iterator[str]:
@@ -182,28 +186,31 @@ class _Check:
             raise FormulaError(f"C(…) in {self.whole} takes a column.")
         names = _SETTINGS[function]
         n_positional = 1 if function == "C" else len(names)
-        if len(call.args) > 1 + n_positional or any(one.arg not in names for one in call.keywords):
+        if len(call.args) > 1 + n_positional or any(keyword.arg not in names for keyword in call.keywords):
             takes = f"a column and the settings {', '.join(names)}" if names else "one expression and no settings"
             raise FormulaError(f"{function}(…) in {self.whole} takes {takes}.")
-        given = [*zip(names, call.args[1:], strict=False), *((one.arg, one.value) for one in call.keywords)]
-        if len(dict(given)) < len(given):
+        settings = [
+            *zip(names, call.args[1:], strict=False),
+            *((keyword.arg, keyword.value) for keyword in call.keywords),
+        ]
+        if len(dict(settings)) < len(settings):
             raise FormulaError(f"A setting of {function}(…) in {self.whole} is given twice.")
-        for name, setting in given:
-            _require_setting(name, setting, self.whole)
-        _require_size(function, dict(given), self.whole)
+        for name, setting in settings:
+            _check_setting(name, setting, self.whole)
+        _check_size(function, dict(settings), self.whole)
         yield from self._number(call.args[0])
 
 
 def _functions() -> str:
-    """All functions, as errors list them."""
+    """All allowed functions, for errors."""
     return f"{', '.join(sorted(FUNCTIONS))}, s"
 
 
-def _require_size(function: str, given: dict[str | None, ast.expr], whole: str) -> None:
-    """Refuse bases without a size, or of one that they can't have."""
+def _check_size(function: str, given: dict[str | None, ast.expr], whole: str) -> None:
+    """Raise if the size of a basis is missing or invalid."""
     sizes = {name: one.value for name, one in given.items() if isinstance(one, ast.Constant) and type(one.value) is int}
     if function == "poly" and sizes.get("degree", 1) < 1:
-        raise FormulaError(f"poly(…) in {whole} needs a degree from 1 to {LARGEST_DEGREE}.")
+        raise FormulaError(f"poly(…) in {whole} needs a degree from 1 to {MAX_DEGREE}.")
     if function not in ("bs", "cc", "cr", "cs") or ("knots" in given and "df" not in given):
         return
     least = sizes.get("degree", 3) + _is_true(given.get("include_intercept")) if function == "bs" else 1
@@ -214,26 +221,26 @@ def _require_size(function: str, given: dict[str | None, ast.expr], whole: str) 
         )
 
 
-def _require_setting(name: str | None, node: ast.AST, whole: str) -> None:
-    """Refuse a setting that is not what its name says."""
+def _check_setting(name: str | None, node: ast.AST, whole: str) -> None:
+    """Raise if a setting is invalid."""
     match name, node:
         case "contrasts", ast.Call(func=ast.Attribute(value=ast.Name(id="contr"), attr=contrasts), args=args) if (
             contrasts in CONTRASTS
         ):
-            _require_contrasts(contrasts, args, node.keywords, whole)
+            _check_contrasts(contrasts, args, node.keywords, whole)
             return
     fits, wanted = _RULES[name or ""]
     if not fits(node):
         raise FormulaError(f"{clipped(ast.unparse(node))} in {whole}: {wanted} is needed.")
 
 
-def _require_contrasts(name: str, args: list[ast.expr], keywords: list[ast.keyword], whole: str) -> None:
-    """Refuse settings of contrasts but a level as the base, a choice of the scale, and scores."""
+def _check_contrasts(name: str, args: list[ast.expr], keywords: list[ast.keyword], whole: str) -> None:
+    """Raise for settings of contrasts other than base, scale and scores."""
     known = {"treatment": ("base",), "sas": ("base",), "helmert": ("reverse", "scale"), "diff": ("backward",)}
     names = known.get(name, ("scores",) if name == "poly" else ())
-    given = [*zip(names, args, strict=False), *((one.arg, one.value) for one in keywords)]
-    fits = len(args) <= len(names) and len(dict(given)) == len(given) and all(key in names for key, _ in given)
-    for key, value in given:
+    settings = [*zip(names, args, strict=False), *((keyword.arg, keyword.value) for keyword in keywords)]
+    fits = len(args) <= len(names) and len(dict(settings)) == len(settings) and all(key in names for key, _ in settings)
+    for key, value in settings:
         if key == "scores":
             fits &= isinstance(value, ast.List | ast.Tuple) and all(map(_is_number, value.elts))
         elif key == "base":
@@ -245,17 +252,17 @@ def _require_contrasts(name: str, args: list[ast.expr], keywords: list[ast.keywo
 
 
 def _is_flag(node: ast.AST) -> bool:
-    """Whether a setting is True or False."""
+    """Whether the node is True or False."""
     return isinstance(node, ast.Constant) and isinstance(node.value, bool)
 
 
 def _is_true(node: ast.AST | None) -> bool:
-    """Whether a setting is True."""
+    """Whether the node is True."""
     return isinstance(node, ast.Constant) and node.value is True
 
 
 def _is_number(node: ast.AST) -> bool:
-    """Whether a setting is a finite number."""
+    """Whether the node is a finite number."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         node = node.operand
     value = node.value if isinstance(node, ast.Constant) else None
@@ -263,7 +270,7 @@ def _is_number(node: ast.AST) -> bool:
 
 
 def _is_label(node: ast.AST) -> bool:
-    """Whether a setting may name a level."""
+    """Whether the node may be a level."""
     return _is_number(node) or (isinstance(node, ast.Constant) and isinstance(node.value, str | bool))
 
 
@@ -282,17 +289,17 @@ def _is_list(fits: Callable[[ast.AST], bool], least: int, most: int) -> Callable
 
 
 def _is_contrasts(node: ast.AST) -> bool:
-    """Whether a setting is a matrix of contrasts, or the name of known ones."""
+    """Whether the node is a contrast matrix or the name of known contrasts."""
     match node:
         case ast.Attribute(value=ast.Name(id="contr"), attr=contrasts):
             return contrasts in CONTRASTS
-    return _is_list(_is_list(_is_number, 0, LARGEST_SETTING), 1, LARGEST_DEGREE**2)(node)
+    return _is_list(_is_list(_is_number, 0, MAX_SETTING), 1, MAX_DEGREE**2)(node)
 
 
 # What each setting may be: a literal of a moderate size, a list of these, or contrasts; and how errors say so.
 _RULES: dict[str, tuple[Callable[[ast.AST], bool], str]] = {
-    "df": (_is_whole(LARGEST_SETTING), f"a setting is a number (up to {LARGEST_SETTING}); a whole one"),
-    "degree": (_is_whole(LARGEST_DEGREE), f"a setting is a number (up to {LARGEST_DEGREE}); a whole one"),
+    "df": (_is_whole(MAX_SETTING), f"a setting is a number (up to {MAX_SETTING}); a whole one"),
+    "degree": (_is_whole(MAX_DEGREE), f"a setting is a number (up to {MAX_DEGREE}); a whole one"),
     "ddof": (_is_one_of(0, 1), "0 or 1"),
     **dict.fromkeys(_BOUNDS, (_is_number, "a number")),
     "extrapolation": (
@@ -300,8 +307,8 @@ _RULES: dict[str, tuple[Callable[[ast.AST], bool], str]] = {
         "'raise', 'clip', 'na', 'zero' or 'extend'",
     ),
     "constraints": (_is_one_of("center"), "'center'"),
-    "knots": (_is_list(_is_number, 1, LARGEST_SETTING), f"a list of up to {LARGEST_SETTING} numbers"),
-    "levels": (_is_list(_is_label, 1, LARGEST_SETTING), f"a list of up to {LARGEST_SETTING} levels"),
+    "knots": (_is_list(_is_number, 1, MAX_SETTING), f"a list of up to {MAX_SETTING} numbers"),
+    "levels": (_is_list(_is_label, 1, MAX_SETTING), f"a list of up to {MAX_SETTING} levels"),
     "contrasts": (
         _is_contrasts,
         "contr.treatment, contr.treatment('b'), contr.sum, contr.helmert, contr.diff, contr.poly or contr.sas",

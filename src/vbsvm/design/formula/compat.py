@@ -1,6 +1,6 @@
-"""Habits from R, patsy and NumPy: where the meaning is plain a formula is rewritten, and elsewhere a hint is given.
+"""Compatibility with R, patsy and NumPy: rewrite what has a plain meaning in a formula, else give a hint.
 
-This happens on the text, before the guard sees it: nothing is evaluated. Also here: ``.``, which stands for columns.
+This works on the text, before the sandbox parses it: nothing is evaluated. Also here: ``.``, which stands for columns.
 """
 
 import keyword
@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Container, Iterator, Sequence
 
-from vbsvm.design.formula.guard import NUMBERS, FormulaError, clipped, not_text
+from vbsvm.design.formula.sandbox import NUMBERS, FormulaError, clipped, not_text
 
 _WORD = re.compile(r"[^\W\d]\w*(?:\.\w+)*")
 _QUOTED = r"`[^`]*`|'[^']*'|\"[^\"]*\""
@@ -33,57 +33,57 @@ _HINTS = {
 }
 
 
-def rewritten(text: str, columns: Container[str] = ()) -> str:
-    """The text with what R, patsy or NumPy call otherwise by the names that formulas know here.
+def rewrite(text: str, columns: Container[str] = ()) -> str:
+    """Replace names from R, patsy or NumPy by the formula's own.
 
     ``factor(x)`` is C(x), ``np.log(x)`` is log(x), ``Treatment(reference="b")`` in C is contr.treatment(base="b"), and
     ``^`` within a function is ``**``, and a column such as ``age.years`` needs no backticks. What would be taken for
     something else is refused.
     """
-    found: list[str] = []
+    tokens: list[str] = []
     for token, following, functions in _scan(text):
         if following == "(" and _WORD.fullmatch(token):
-            found.append(_function(token, found, functions))
+            tokens.append(_function(token, tokens, functions))
         elif not functions:
-            _require_sign(token)
-            found.append(token)
+            _check_sign(token)
+            tokens.append(token)
         elif token == "^":
-            found.append("**")
+            tokens.append("**")
         elif token[0] == "`":
-            found.append(_evaluated(token))
+            tokens.append(_evaluated(token))
         elif _WORD.fullmatch(token):
-            _require_normal(token)
+            _check_normal(token)
             is_column = "." in token and token in columns
-            found.append(f"`{token}`" if is_column else _setting(token, following, found, functions))
+            tokens.append(f"`{token}`" if is_column else _setting(token, following, tokens, functions))
         else:
-            found.append(token)
-    return "".join(found)
+            tokens.append(token)
+    return "".join(tokens)
 
 
-def expanded(text: str, columns: Sequence[str]) -> str:
-    """The text with these columns in place of every ``.`` that stands alone."""
-    found = []
+def expand_dot(text: str, columns: Sequence[str]) -> str:
+    """Replace every stand-alone ``.`` by these columns."""
+    tokens = []
     for token, _, functions in _scan(text):
         if token == ".":
             if functions:
                 raise FormulaError(f". in {clipped(text)} stands for several columns, and can't stand in a function.")
-            found.append(f"({' + '.join(in_backticks(columns))})")
+            tokens.append(f"({' + '.join(in_backticks(columns))})")
         else:
-            found.append(token)
-    return "".join(found)
+            tokens.append(token)
+    return "".join(tokens)
 
 
 def in_backticks(columns: Sequence[str]) -> list[str]:
-    """The columns that ``.`` stands for, as a formula has them."""
+    """Column names quoted for a formula."""
     if not columns:
         raise FormulaError(". stands for no column: the data have none but the outcome, groups and weights.")
     for name in columns:
-        require_name(name)
+        check_name(name)
     return [f"`{name}`" for name in columns]
 
 
-def require_name(name: object) -> None:
-    """Refuse names that formulaic takes for signs of its own in spite of their backticks, and quotes without a mate."""
+def check_name(name: object) -> None:
+    """Reject names with characters that formulaic can't parse even in backticks."""
     if not isinstance(name, str):
         raise FormulaError(not_text(name))
     if name in ("1", ".", "~", "") or "`" in name or name[-1] == "\\" or any(name.count(quote) % 2 for quote in "'\""):
@@ -91,7 +91,7 @@ def require_name(name: object) -> None:
 
 
 def _scan(text: str) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield each token, the one that follows it, and the functions in whose brackets it stands."""
+    """Yield each token, the next one, and the enclosing functions."""
     tokens = _TOKEN.findall(text)
     brackets: list[str] = []
     before = ""
@@ -106,8 +106,8 @@ def _scan(text: str) -> Iterator[tuple[str, str, list[str]]]:
 
 
 def _function(name: str, before: Sequence[str], functions: Sequence[str]) -> str:
-    """The name of a function as formulas know it."""
-    _require_normal(name)
+    """Name of a function in formulas."""
+    _check_normal(name)
     if functions and functions[-1] in ("C", *_SAME) and name in _CONTRASTS:
         return _CONTRASTS[name] if _is_setting(before) else name
     if (bare := re.sub(r"^(np|numpy)\.", "", name)) in NUMBERS:
@@ -118,31 +118,31 @@ def _function(name: str, before: Sequence[str], functions: Sequence[str]) -> str
 
 
 def _setting(name: str, following: str, before: Sequence[str], functions: Sequence[str]) -> str:
-    """A name within a function's brackets: contrasts have other names in patsy."""
+    """Name of a setting inside a function call."""
     if functions[-1] in ("C", *_SAME) and name in _CONTRASTS and _is_setting(before):
         return _CONTRASTS[name]
     return "base" if name == "reference" and functions[-1] == "Treatment" and following.strip() in ("", "=") else name
 
 
 def _is_setting(before: Sequence[str]) -> bool:
-    """Whether what comes next is a setting: it stands behind a comma or an equals sign."""
+    """Whether the next token is a setting: it follows a comma or an equals sign."""
     last = next((token for token in reversed(before) if not token.isspace()), "")
     return last in (",", "=")
 
 
 def _evaluated(quoted: str) -> str:
-    """A name in backticks within a function; without them where it is a word, which formulaic would tear apart."""
+    """A quoted name inside a function, without backticks if it is an identifier."""
     name = quoted[1:-1]
     if keyword.iskeyword(name):
         raise FormulaError(
             f"A column called {name!r} can't stand within a function, which would misread it: rename it."
         )
-    _require_normal(name)
+    _check_normal(name)
     return name if name.isidentifier() else quoted
 
 
-def _require_normal(name: str) -> None:
-    """Refuse a name that Python reads as another one, in a part of the formula that is evaluated."""
+def _check_normal(name: str) -> None:
+    """Reject a name that Python normalises to another one, where it is evaluated."""
     normal = unicodedata.normalize("NFKC", name)
     if normal != name:
         raise FormulaError(
@@ -151,8 +151,8 @@ def _require_normal(name: str) -> None:
         )
 
 
-def _require_sign(token: str) -> None:
-    """Refuse signs that mean something else in R."""
+def _check_sign(token: str) -> None:
+    """Reject operators with another meaning in R."""
     if token[0] == "%" and "in" in token:
         raise FormulaError("%in% is not available: write a/b for a and b within a, or a:b.")
     if token[0] == "%":
