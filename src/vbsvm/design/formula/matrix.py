@@ -16,7 +16,7 @@ from formulaic.parser.types import Factor
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.printing import ignored
+from vbsvm.base.printing import ignore_warnings
 from vbsvm.design.columns import INTERCEPT
 from vbsvm.design.formula.guard import LARGEST_DEGREE, LARGEST_SETTING, FormulaError, clipped, width_of
 from vbsvm.design.formula.missing_inputs import columns_in
@@ -227,7 +227,10 @@ def _formulaic(spec: ModelSpec, frame: "pd.DataFrame") -> Any:
 @contextmanager
 def _unknown_categories() -> Iterator[None]:
     """Ignore what formulaic and pandas say of categories that are not among the levels, and NumPy of empty columns."""
-    with ignored(RuntimeWarning, DataMismatchWarning), ignored(Warning, message="Constructing a Categorical"):
+    with (
+        ignore_warnings(RuntimeWarning, DataMismatchWarning),
+        ignore_warnings(Warning, message="Constructing a Categorical"),
+    ):
         yield
 
 
