@@ -180,7 +180,7 @@ class Memory(BlockSource):
             )
             candidates = None if self.candidates is None else self.candidates.take(where).take(kept)
             if candidates is not None and self.held_levels is not None:
-                candidates = self.held_levels.attached(candidates, encoded, rows.y)
+                candidates = self.held_levels.attached(candidates, encoded, rows.signs)
             return _Block(self, rows, candidates)
 
         return block_of
