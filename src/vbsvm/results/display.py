@@ -229,7 +229,8 @@ def _of_chains(history: ChainHistory) -> Iterator[tuple[bool, str]]:
             False,
             f"The chains have not mixed well enough: {worst.rhat_of} has R̂ {printing.format_inline(worst.rhat, 4)} "
             f"(up to {diagnostics.MAX_RHAT} is good), and {worst.ess_of} has "
-            f"{printing.format_inline(round(worst.ess))} effective draws ({diagnostics.MIN_ESS} are needed). Draw more.",
+            f"{printing.format_inline(round(worst.ess))} effective draws ({diagnostics.MIN_ESS} are needed). "
+            "Draw more.",
         )
 
 
