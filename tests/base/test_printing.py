@@ -51,7 +51,7 @@ def test_numbers_have_the_digits_that_their_spread_asks_for(value, spread, text)
     [(8.7e-32, "<0.001"), (0.0, "<0.001"), (1.0, ">0.999"), (0.9989, "0.999"), (0.5, "0.500"), (math.nan, "–")],
 )
 def test_probabilities_have_no_exponents(value, text):
-    assert printing.chance(value) == text
+    assert printing.format_probability(value) == text
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_probabilities_have_no_exponents(value, text):
     [("short", 8, "short"), ("a long name", 8, "a lo…ame"), ("exactly8", 8, "exactly8"), ("abcdefghij", 3, "a…j")],
 )
 def test_long_names_lose_their_middle(name, width, text):
-    assert printing.shortened(name, width) == text
+    assert printing.shorten(name, width) == text
 
 
 def test_columns_of_a_kind_are_written_alike():

@@ -13,7 +13,7 @@ from vbsvm.api import validation
 from vbsvm.api.model import Model
 from vbsvm.api.task import read_inference
 from vbsvm.base.arrays import Array
-from vbsvm.base.printing import ReliabilityWarning, muted
+from vbsvm.base.printing import ReliabilityWarning, mute_warnings
 from vbsvm.base.settings import check_whole
 from vbsvm.design import frames
 from vbsvm.inference.gibbs import Gibbs
@@ -96,7 +96,7 @@ def _predicted(
     scores, log_odds = (np.full(len(rows.numbers), np.nan) for _ in range(2))
     for k, (train, test) in enumerate(splits, start=1):
         try:
-            with muted(ReliabilityWarning):  # coefficients and effects of a fold are not shown
+            with mute_warnings(ReliabilityWarning):  # coefficients and effects of a fold are not shown
                 fit = rows.model_of(train).fit(inference, random_state=seed)
             if fit.interrupted:
                 raise KeyboardInterrupt

@@ -72,21 +72,21 @@ def number(value: float, spread: float | None = None, digits: int = 3) -> str:
     if not SMALL <= max(size, unit) < LARGE:
         return f"{value:.{digits - 1}e}"
     decimals = min(digits - 1 - _magnitude(unit), digits - _magnitude(size))
-    return fixed(value, max(decimals, 0))
+    return fixed_decimals(value, max(decimals, 0))
 
 
-def told(value: float, digits: int = 3) -> str:
+def format_inline(value: float, digits: int = 3) -> str:
     """A number in running text, with a few digits and a true minus sign; counts in full."""
     text = str(value) if isinstance(value, int) else number(value, digits=digits)
     return text.replace("-", "−")
 
 
-def counted(number: int, what: str) -> str:
+def count_noun(number: int, what: str) -> str:
     """A count with its noun, such as "1 iteration" or "2 iterations"."""
     return f"{number} {what}" + ("" if number == 1 else "s")
 
 
-def fixed(value: float, decimals: int) -> str:
+def fixed_decimals(value: float, decimals: int) -> str:
     """A number with this many decimals, without a negative zero."""
     if not math.isfinite(value):
         return number(value)
@@ -94,7 +94,7 @@ def fixed(value: float, decimals: int) -> str:
     return text.lstrip("-") if not text.strip("-0.") else text
 
 
-def chance(value: float) -> str:
+def format_probability(value: float) -> str:
     """A probability with three decimals, or "<0.001" or ">0.999"."""
     if math.isnan(value):
         return number(value)
@@ -116,9 +116,9 @@ def _column(name: str, frame: "pd.DataFrame") -> list[str]:
         return [str(value) for value in frame[name]]
     values = [float(value) for value in frame[name]]
     if name in CHANCES:
-        return [chance(value) for value in values]
+        return [format_probability(value) for value in values]
     if name in DECIMALS:
-        return [fixed(value, DECIMALS[name]) for value in values]
+        return [fixed_decimals(value, DECIMALS[name]) for value in values]
     beside = SPREADS.get(name)
     if beside not in frame.columns:
         return [number(value) for value in values]
@@ -178,10 +178,10 @@ def _narrowed(levels: list[list[str]], room: int) -> list[list[str]]:
     widths = [_widest(level) for level in levels]
     while sum(widths) + GAP * (len(widths) - 1) > room and max(widths) > SHORTEST_NAMES:
         widths[widths.index(max(widths))] -= 1
-    return [[shortened(text, width) for text in level] for level, width in zip(levels, widths, strict=True)]
+    return [[shorten(text, width) for text in level] for level, width in zip(levels, widths, strict=True)]
 
 
-def shortened(text: str, width: int) -> str:
+def shorten(text: str, width: int) -> str:
     """A name, abbreviated in the middle if it is longer than ``width``."""
     if len(text) <= width:
         return text
@@ -202,14 +202,14 @@ def _widest(column: list[str]) -> int:
     return max(map(len, column))
 
 
-def wrapped(text: str, width: int = WIDTH) -> str:
+def wrap_text(text: str, width: int = WIDTH) -> str:
     """Text wrapped to this width; words are not broken."""
     lines = map(visible, text.splitlines())
     parts = (textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) for line in lines)
     return "\n".join("\n".join(part) for part in parts)
 
 
-def listed(names: Sequence[object], most: int = 20) -> str:
+def join_names(names: Sequence[object], most: int = 20) -> str:
     """Names as a list for a sentence; of more than ``most`` the first ones."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{list(names[:most])}{more}"
@@ -248,7 +248,7 @@ _MUTED: ContextVar[tuple[type[Warning], ...]] = ContextVar("_MUTED", default=())
 
 
 @contextmanager
-def muted(category: type[Warning]) -> Iterator[None]:
+def mute_warnings(category: type[Warning]) -> Iterator[None]:
     """Suppress ``warn_user`` for this category in this thread alone; filters are process-wide."""
     token = _MUTED.set((*_MUTED.get(), category))
     try:
@@ -268,7 +268,7 @@ def warn_user(message: str, category: type[Warning]) -> None:
 
 
 @contextmanager
-def ignored(*categories: type[Warning], message: str = "") -> Iterator[None]:
+def ignore_warnings(*categories: type[Warning], message: str = "") -> Iterator[None]:
     """Ignore warnings of other libraries whose message begins with the pattern ``message``.
 
     Warning filters are process-wide. Two threads that replaced and restored them in turns would leave wrong ones

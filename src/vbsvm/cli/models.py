@@ -218,7 +218,7 @@ def effects(
         written = table.reset_index()
         tables.write(tables.excel_safe(written) if excel_safe else written, out, force=force)
         return
-    say(f"{table.columns.name}\n\n{printing.table(table)}\n\n{printing.wrapped(table.attrs['spreads'])}")
+    say(f"{table.columns.name}\n\n{printing.table(table)}\n\n{printing.wrap_text(table.attrs['spreads'])}")
 
 
 def _values(fitted: Any, frame: Any, variable: str, at: tuple[str, ...]) -> list[Any]:
@@ -313,7 +313,7 @@ def demo(report: str) -> None:
     say(f"\nThe penalty was inferred: {how}. Nothing was tuned.")
     say("The six strongest measurements; positive coefficients mean malignant:\n")
     say(printing.table(table.iloc[strongest]))
-    say(f"\n{printing.wrapped(table.attrs['spreads'])}")
+    say(f"\n{printing.wrap_text(table.attrs['spreads'])}")
     try:
         written = clf.report(report, X, y, title="Breast cancer: malignant or benign")
     except ImportError as error:

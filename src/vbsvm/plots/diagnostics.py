@@ -121,7 +121,7 @@ def _choose(table: "pd.DataFrame", nearest: int, terms: list[str] | None, top: i
     if terms is not None:
         unknown = [name for name in terms if name not in table.columns]
         if unknown or not len(terms):
-            raise ValueError(f"sensitivity: there is no coefficient {unknown}; there are {printing.listed(known)}.")
+            raise ValueError(f"sensitivity: there is no coefficient {unknown}; there are {printing.join_names(known)}.")
         return list(terms), ""
     n_shown = number_shown("sensitivity", top, len(known), MOST_LINES)
     size = np.abs(table[known].to_numpy(dtype=float)[nearest])
@@ -194,7 +194,7 @@ def _require_known(what: str, terms: Sequence[str], known: list[str], kind: str)
     """Refuse names that are not there, and none at all."""
     unknown = [name for name in terms if name not in known]
     if unknown or not len(terms):
-        raise ValueError(f"{what}: {unknown or 'nothing'} is not {kind}: there are {printing.listed(known)}.")
+        raise ValueError(f"{what}: {unknown or 'nothing'} is not {kind}: there are {printing.join_names(known)}.")
 
 
 MOST_TRACES = 12

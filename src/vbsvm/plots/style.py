@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from vbsvm.base.printing import ignored
+from vbsvm.base.printing import ignore_warnings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -152,7 +152,10 @@ def svg_of(figure: "Figure") -> str:
     buffer = io.StringIO()
     settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "vbsvm"}
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    with rc_context(settings), ignored(Warning, message="Glyph"):  # the reader's fonts have more than matplotlib's
+    with (
+        rc_context(settings),
+        ignore_warnings(Warning, message="Glyph"),
+    ):  # the reader's fonts have more than matplotlib's
         figure.savefig(buffer, format="svg", metadata=nothing, transparent=True)
     return buffer.getvalue()
 

@@ -45,7 +45,7 @@ def cell(value: str | float) -> Cell:
     """A number as people read it, or text."""
     if isinstance(value, str):
         return Cell(value)
-    return Cell(printing.told(value), None if math.isnan(value) else float(value))
+    return Cell(printing.format_inline(value), None if math.isnan(value) else float(value))
 
 
 def number(value: float, text: str) -> Cell:

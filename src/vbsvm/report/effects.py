@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from vbsvm.base import printing
-from vbsvm.base.printing import ReliabilityWarning, muted
+from vbsvm.base.printing import ReliabilityWarning, mute_warnings
 from vbsvm.plots import averages
 from vbsvm.report.document import Cell, Check, Picture, Section, Table, Text, cells, number, picture
 from vbsvm.results.effects.marginal import AverageEffects, Subject
@@ -86,7 +86,7 @@ def section(owner: Owner, key: str) -> Section | None:
         "predicted for them is averaged." + (" Rows keep their groups." if owner.grouping else "")
     )
     cautions = [Check(False, one.attrs["caution"]) for one in tables.values() if "caution" in one.attrs]
-    with muted(ReliabilityWarning):  # the page says it
+    with mute_warnings(ReliabilityWarning):  # the page says it
         figures = [_panel(owner, name, f"{key}-effect{k}") for k, name in enumerate(tables)]
     body = [row for name, table in tables.items() for row in _rows(name, table)]
     first = next(iter(tables.values()))

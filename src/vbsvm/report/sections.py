@@ -8,7 +8,7 @@ import numpy as np
 
 from vbsvm.base import printing
 from vbsvm.base.diagnostics import MIN_DRAWS
-from vbsvm.base.printing import counted
+from vbsvm.base.printing import count_noun
 from vbsvm.design.columns import INTERCEPT, FactorPlan
 from vbsvm.design.scaling import Recipe
 from vbsvm.missing.imputation import MissingPatterns
@@ -86,7 +86,7 @@ def model_section(fits: Sequence[Fit]) -> Section:
     scaling, inference = _scaling(fit.plan.recipe, fit.plan.n_shown), display.inference_description(fit.history)
     blocks.append(Text(f"{_columns(fit)}. {scaling} {inference}"))
     if any(block.name == "inputs" and isinstance(block.prior, HalfT | Ridge) for block in fit.spec.blocks):
-        found = ", ".join(printing.told(one.penalty) for one in fits)
+        found = ", ".join(printing.format_inline(one.penalty) for one in fits)
         blocks.append(
             Text(f"The penalty α of the inputs was inferred: {found}. (The C of scikit-learn's SVC is 1/(2α).)")
         )
@@ -146,7 +146,7 @@ def missing_section(fit: Fit, patterns: MissingPatterns) -> Section:
     blocks = (
         Text(
             f"{_share(patterns.n_incomplete, patterns.total)} of the rows have at least one missing value, in "
-            f"{counted(len(patterns.counts), 'pattern')}. Missing values were inferred {how}; "
+            f"{count_noun(len(patterns.counts), 'pattern')}. Missing values were inferred {how}; "
             "no row was dropped."
         ),
         Table("Missing values by column.", head, body),
@@ -170,9 +170,9 @@ def _share(part: int, whole: int) -> str:
 
 
 def _columns(fit: Fit) -> str:
-    parts = [counted(fit.plan.n_shown, "column")]
+    parts = [count_noun(fit.plan.n_shown, "column")]
     if fit.reader is not None and fit.reader.curves:
-        parts.append(counted(len(fit.reader.curves), "curve"))
+        parts.append(count_noun(len(fit.reader.curves), "curve"))
     parts += [f"{len(factor.levels)} groups of {factor.name}" for factor in fit.plan.factors]
     return ", ".join(parts) + ("" if fit.plan.recipe.intercept else ", no intercept")
 
@@ -325,7 +325,7 @@ def ending(fit: Fit, key: str) -> Section:
     if len(bounds) > 2:
         caption = (
             f"The bound on the log evidence at each accepted step, as its distance from the end at "
-            f"{printing.told(fit.elbo, 7)}. It should rise steadily to the end."
+            f"{printing.format_inline(fit.elbo, 7)}. It should rise steadily to the end."
         )
         alt = f"The bound rises over {len(bounds)} accepted steps."
         blocks.append(picture(f"{key}-bound", alt, caption, lambda ax: diagnostics.bound(fit, ax)))

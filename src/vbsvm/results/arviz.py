@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.printing import ignored
+from vbsvm.base.printing import ignore_warnings
 from vbsvm.inference.gibbs import Sample
 from vbsvm.results.history import Traces, effects_of
 from vbsvm.results.training_rows import TrainingRows
@@ -76,7 +76,7 @@ def _assembled(groups: dict[str, dict[str, Any]], dims: dict[str, list[str]], co
         return import_module("arviz_base").from_dict(groups, dims=dims, coords=coords)
     if find_spec("arviz") is None:
         raise ImportError("to_arviz needs ArviZ: pip install 'vbsvm[arviz]'.")
-    with ignored(FutureWarning):  # about ArviZ's own future
+    with ignore_warnings(FutureWarning):  # about ArviZ's own future
         return import_module("arviz").from_dict(**groups, dims=dims, coords=coords)
 
 

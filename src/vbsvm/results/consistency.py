@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.printing import ignored
+from vbsvm.base.printing import ignore_warnings
 from vbsvm.design.columns import Encoded, FactorPlan, Plan
 from vbsvm.design.formula import syntax
 from vbsvm.design.formula.expansion import DrawnColumns
@@ -86,7 +86,7 @@ def _rehearse_reading(fit: Fit, reader: Reader) -> None:
         labels = label if len(factor.columns) > 1 else (label,)
         known |= {name: [one] for name, one in zip(factor.columns, labels, strict=True)}
     for row in (known, known | {name: [None] for name in reader.categories.names}):
-        with ignored(Warning):
+        with ignore_warnings(Warning):
             try:
                 _rehearse(partial(fit.predict_proba, row), finite=True)
             except ValueError as error:

@@ -60,9 +60,9 @@ def kind(spec: Spec, plan: Plan) -> str:
 def of_several_classes(fits: "Sequence[Fit]", classes: str, table: "pd.DataFrame") -> str:
     """A line, and the table of an estimator that knows more than two classes, with its note."""
     ended = "Converged" if all(fit.converged for fit in fits) else "Not converged"
-    ended = f"{ended} in up to {printing.counted(max(fit.history.passes for fit in fits), 'iteration')}."
+    ended = f"{ended} in up to {printing.count_noun(max(fit.history.passes for fit in fits), 'iteration')}."
     head = f"{_what(fits[0])}. {_counted(fits[0])} One model for each class of {classes} against the rest. {ended}"
-    return "\n\n".join([printing.wrapped(head), *_with_notes([table]), *_caution(fits[0])])
+    return "\n\n".join([printing.wrap_text(head), *_with_notes([table]), *_caution(fits[0])])
 
 
 def line(fit: "Fit") -> str:
@@ -72,7 +72,7 @@ def line(fit: "Fit") -> str:
 
 def text(fit: "Fit") -> str:
     """What was fitted, how it ended, fixed effects and variance components, and what their spreads are."""
-    head = "\n".join(map(printing.wrapped, [_head(fit), *_remarks(fit)]))
+    head = "\n".join(map(printing.wrap_text, [_head(fit), *_remarks(fit)]))
     return "\n\n".join([head, *_with_notes(_tables(fit).values()), *_caution(fit)])
 
 
@@ -93,14 +93,14 @@ def _head(fit: "Fit") -> str:
 
 def _what(fit: "Fit") -> str:
     """Kind of model, and its formula."""
-    of = fit.reader.parts.text if fit.reader is not None else printing.counted(fit.plan.n_shown, "predictor")
+    of = fit.reader.parts.text if fit.reader is not None else printing.count_noun(fit.plan.n_shown, "predictor")
     return f"{kind(fit.spec, fit.plan)}: {of}"
 
 
 def _counted(fit: "Fit") -> str:
     """Observations, levels of grouping factors, and rows that were left out; older files know of levels only."""
-    told = [] if fit.facts is None else [printing.counted(fit.facts.n_rows, "observation")]
-    told += [f"{printing.counted(len(factor.levels), 'level')} of {factor.name}" for factor in fit.plan.factors]
+    told = [] if fit.facts is None else [printing.count_noun(fit.facts.n_rows, "observation")]
+    told += [f"{printing.count_noun(len(factor.levels), 'level')} of {factor.name}" for factor in fit.plan.factors]
     told += [fit.facts.left_out] if fit.facts is not None and fit.facts.left_out else []
     return f"{', '.join(told)}." if told else ""
 
@@ -115,13 +115,13 @@ def _remarks(fit: "Fit") -> list[str]:
     ends = fit.history.starts if fit.selects else []
     if len(ends) < 2:
         return found
-    told = "; ".join(f"ELBO {printing.fixed(bound, 3)}, {count} predictors included" for bound, count in ends)
+    told = "; ".join(f"ELBO {printing.fixed_decimals(bound, 3)}, {count} predictors included" for bound, count in ends)
     return [*found, f"{len(ends)} starts {'agree' if starts_agree(ends) else 'disagree'}: {told}."]
 
 
 def _caution(fit: "Fit") -> list[str]:
     """Where effects of a support vector machine mislead."""
-    return [] if fit.spec.likelihood.normalised else [printing.wrapped(MISLEADING)]
+    return [] if fit.spec.likelihood.normalised else [printing.wrap_text(MISLEADING)]
 
 
 def _tables(fit: "Fit") -> "dict[str, pd.DataFrame]":
@@ -136,7 +136,7 @@ def _with_notes(tables: "Iterable[pd.DataFrame]") -> list[str]:
     for k, table in enumerate(tables):
         found.append(printing.table(table))
         if notes[k] not in notes[k + 1 :]:
-            found.append(printing.wrapped(notes[k]))
+            found.append(printing.wrap_text(notes[k]))
     return found
 
 
@@ -151,13 +151,13 @@ def ended(history: History) -> str:
     if isinstance(history, ChainHistory):
         chains, draws = history.size
         return f"{chains} chains of {draws} draws in {history.passes} sweeps, tuning included."
-    found = ENDINGS[history.ending].format(printing.counted(history.passes, "iteration"))
+    found = ENDINGS[history.ending].format(printing.count_noun(history.passes, "iteration"))
     if history.outcome.integrated:
         return f"{found}, {INTEGRATED}."
     if not len(history.bounds):
         return f"{found}, {DRAWN}."
     bound = "exact ELBO" if history.outcome.exact else "ELBO"
-    return f"{found}, {bound} {printing.fixed(float(history.bounds[-1]), 3)}."
+    return f"{found}, {bound} {printing.fixed_decimals(float(history.bounds[-1]), 3)}."
 
 
 def inference_in_short(history: History) -> str:
@@ -185,7 +185,7 @@ def inference_description(history: History) -> str:
 
 
 def _chains(history: ChainHistory) -> str:
-    return printing.counted(history.size[0], "chain")
+    return printing.count_noun(history.size[0], "chain")
 
 
 def convergence(history: History) -> Iterator[tuple[bool, str]]:
@@ -198,7 +198,9 @@ def _of_optimization(history: OptimizationHistory) -> Iterator[tuple[bool, str]]
     if history.outcome.others:
         starts = history.starts
         agree = starts_agree(starts)
-        ends = "; ".join(f"bound {printing.told(bound, 7)}, {count} inputs included" for bound, count in starts)
+        ends = "; ".join(
+            f"bound {printing.format_inline(bound, 7)}, {count} inputs included" for bound, count in starts
+        )
         said = "agree" if agree else "disagree, and the highest bound was kept"
         yield agree, f"{len(starts)} starts {said}: {ends}."
 
@@ -225,9 +227,10 @@ def _of_chains(history: ChainHistory) -> Iterator[tuple[bool, str]]:
     else:
         yield (
             False,
-            f"The chains have not mixed well enough: {worst.rhat_of} has R̂ {printing.told(worst.rhat, 4)} (up to "
-            f"{diagnostics.MAX_RHAT} is good), and {worst.ess_of} has {printing.told(round(worst.ess))} "
-            f"effective draws ({diagnostics.MIN_ESS} are needed). Draw more.",
+            f"The chains have not mixed well enough: {worst.rhat_of} has R̂ {printing.format_inline(worst.rhat, 4)} "
+            f"(up to {diagnostics.MAX_RHAT} is good), and {worst.ess_of} has "
+            f"{printing.format_inline(round(worst.ess))} effective draws ({diagnostics.MIN_ESS} are needed). "
+            "Draw more.",
         )
 
 
@@ -254,8 +257,8 @@ class Outline:
         widths = [max(len(row[i]) for row in rows) for i in range(2)]
         table = [f"  {name:<{widths[0]}}  {size:>{widths[1]}}  {prior}" for name, size, prior in rows]
         table = [printing.visible(row) for row in table]
-        head, *others = (printing.wrapped(one) for one in self._lines())
-        return "\n".join([printing.wrapped(self._title), head, "", *table, *others])
+        head, *others = (printing.wrap_text(one) for one in self._lines())
+        return "\n".join([printing.wrap_text(self._title), head, "", *table, *others])
 
     def html(self) -> str:
         """The same as HTML without scripts or colours of its own."""

@@ -16,7 +16,7 @@ from formulaic.parser.types import Factor
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.printing import ignored
+from vbsvm.base.printing import ignore_warnings
 from vbsvm.design.columns import INTERCEPT
 from vbsvm.design.formula.missing_inputs import columns_in
 from vbsvm.design.formula.sandbox import MAX_DEGREE, MAX_SETTING, FormulaError, clipped, width_of
@@ -229,7 +229,10 @@ def _formulaic(spec: ModelSpec, frame: "pd.DataFrame") -> Any:
 @contextmanager
 def _unknown_categories() -> Iterator[None]:
     """Ignore warnings of formulaic and pandas about new levels, and of NumPy about empty columns."""
-    with ignored(RuntimeWarning, DataMismatchWarning), ignored(Warning, message="Constructing a Categorical"):
+    with (
+        ignore_warnings(RuntimeWarning, DataMismatchWarning),
+        ignore_warnings(Warning, message="Constructing a Categorical"),
+    ):
         yield
 
 

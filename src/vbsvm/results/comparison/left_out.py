@@ -150,7 +150,7 @@ class CrossValidation:
     def __repr__(self) -> str:
         """Formula, table and a note on its standard errors."""
         shown = self.table.rename(columns=HEADS)
-        return f"{printing.visible(self.formula)}\n\n{printing.table(shown)}\n\n{printing.wrapped(self.note)}"
+        return f"{printing.visible(self.formula)}\n\n{printing.table(shown)}\n\n{printing.wrap_text(self.note)}"
 
     def _repr_html_(self) -> str:
         """The same in notebooks."""

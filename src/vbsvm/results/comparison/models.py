@@ -64,7 +64,7 @@ class ModelComparison:
         shown = [printing.table(self._shown(measure)) for measure in MEASURES]
         if "elbo" in self.table:
             shown.append(printing.table(self.table.filter(items=["elbo"])))
-        return "\n\n".join([*shown, *(printing.wrapped(note) for note in self.notes)])
+        return "\n\n".join([*shown, *(printing.wrap_text(note) for note in self.notes)])
 
     def _repr_html_(self) -> str:
         """The same in notebooks."""
