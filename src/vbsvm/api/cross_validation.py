@@ -160,7 +160,7 @@ class _CountedRows:
         assert task.reader is not None
         numbers, firsts = np.unique(task.given, return_index=True)
         frame = pd.DataFrame({name: frames.column(model.data, name) for name in task.reader.parts.columns})
-        truth = (task.rows.signs[firsts] > 0).astype(np.intp)
+        truth = (task.rows.y[firsts] > 0).astype(np.intp)
         return _CountedRows(model, len(frame), numbers, frame.take(numbers), truth, task.rows.weights[firsts])
 
     def groups(self, name: str) -> NDArray[np.intp]:
