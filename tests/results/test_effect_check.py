@@ -125,7 +125,7 @@ def test_a_cell_that_is_off_is_named_with_both_numbers(fit, data):
         r"is (0\.\d+) where b is (\w), and the observed proportion is (0\.\d+) \((\d+) observations", message
     ).groups()
     here = (data["b"] == level).to_numpy()
-    chances = np.exp(left_out_rows([fit]).log_chances[:, 1])
+    chances = np.exp(left_out_rows([fit]).log_probabilities[:, 1])
     assert float(predicted) == pytest.approx(chances[here].mean(), abs=6e-4)
     assert float(observed) == pytest.approx(data["y"][here].mean(), abs=6e-4)
     assert int(n) == here.sum()

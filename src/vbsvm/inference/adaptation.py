@@ -88,7 +88,7 @@ class NaturalEffects:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Adapted:
+class AdaptedEffects:
     """Where the climb of the groups ended: their distribution, the bound of each, and what each row adds there."""
 
     rows: ArrowRows
@@ -112,7 +112,7 @@ def adapt(
     gates: Gates | None,
     rows: ArrowRows,
     prior: NaturalEffects,
-) -> Adapted:
+) -> AdaptedEffects:
     """Climb over the rows from what was known of their groups; the rows' tail counts these groups."""
     levels, n_groups, y, s = rows.tail.levels, rows.tail.n_levels, rows.signs, rows.weights
 
@@ -136,7 +136,7 @@ def adapt(
         share = np.where(better, np.minimum(1.0, 2.0 * share), 0.5 * share)
         if ((better & (moved < ENOUGH)) | (share < ENOUGH)).all():
             break
-    return Adapted(rows, gates, at, bound, terms)
+    return AdaptedEffects(rows, gates, at, bound, terms)
 
 
 def mixture(components: Sequence[ArrowGaussian], weights: Array) -> ArrowGaussian:

@@ -42,7 +42,7 @@ class KnownRows:
         """Losses of rows with these log probabilities (rows × classes); classes that weigh more are chosen sooner."""
         rows = self.rows
         decided = (log_chances - self.offsets).argmax(axis=1)
-        return of_rows(name, replace(rows, log_chances=log_chances, decided=decided))
+        return of_rows(name, replace(rows, log_probabilities=log_chances, decided=decided))
 
     @property
     def shares(self) -> Array:
@@ -53,7 +53,7 @@ class KnownRows:
 
 def of_rows(name: str, rows: LeftOutRows) -> LeftOutPredictions:
     """Losses of rows, whose classes are numbers."""
-    own = rows.log_chances[np.arange(len(rows.truth)), rows.truth]
+    own = rows.log_probabilities[np.arange(len(rows.truth)), rows.truth]
     numbers = np.arange(len(rows.truth)) if rows.rows is None else rows.rows
     return LeftOutPredictions(name, numbers, rows.truth, rows.weights, rows.decided, own, rows.groups)
 
@@ -61,7 +61,7 @@ def of_rows(name: str, rows: LeftOutRows) -> LeftOutPredictions:
 def shares_alone(known: KnownRows) -> LeftOutPredictions:
     """Every row gets the shares of the classes, and so the most common class."""
     with np.errstate(divide="ignore"):
-        chances = np.broadcast_to(np.log(known.shares), known.rows.log_chances.shape)
+        chances = np.broadcast_to(np.log(known.shares), known.rows.log_probabilities.shape)
     return known.predicted("shares", chances)
 
 

@@ -15,7 +15,7 @@ from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.formula.reader import Reader
 from vbsvm.design.levels import UNSEEN, group_labels
-from vbsvm.inference.adaptation import Adapted, NaturalEffects, adapt, mixture
+from vbsvm.inference.adaptation import AdaptedEffects, NaturalEffects, adapt, mixture
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.loop import OptimizeResult
 from vbsvm.model.gates import Gates
@@ -40,14 +40,14 @@ def adapted(fit: "Fit", reader: Reader, data: Any, weights: str | ArrayLike | No
     """Return the fit extended by the groups of these rows with known outcome."""
     if not fit.plan.factors:
         raise ValueError("adapt: the model has no groups.")
-    rows = _Rows.read(fit, reader, data, weights)
+    rows = _Rows.from_data(fit, reader, data, weights)
     with single_threaded_blas():
         without_rows = fit._without_rows()
-        groups, outcome = _Groups.of(without_rows.spec, rows, without_rows.posterior.state), without_rows.outcome
+        groups, outcome = _Groups.from_rows(without_rows.spec, rows, without_rows.posterior.state), without_rows.outcome
         if isinstance(outcome, Sample):
-            outcome, spreads = groups.sampled(outcome), without_rows.spreads
+            outcome, spreads = groups.update_sample(outcome), without_rows.spreads
         else:
-            outcome, spreads = groups.climbed(outcome, without_rows.spreads)
+            outcome, spreads = groups.update_variational(outcome, without_rows.spreads)
     return replace(
         without_rows,
         spec=groups.spec,
@@ -55,7 +55,7 @@ def adapted(fit: "Fit", reader: Reader, data: Any, weights: str | ArrayLike | No
         reader=rows.reader,
         outcome=outcome,
         spreads=spreads,
-        facts=None if without_rows.facts is None else rows.counted(without_rows.facts),
+        facts=None if without_rows.facts is None else rows.updated_counts(without_rows.facts),
     )
 
 
@@ -71,7 +71,7 @@ class _Rows:
     places: NDArray[np.intp]
 
     @staticmethod
-    def read(fit: "Fit", reader: Reader, data: Any, weights: str | ArrayLike | None) -> "_Rows":
+    def from_data(fit: "Fit", reader: Reader, data: Any, weights: str | ArrayLike | None) -> "_Rows":
         """Read rows; raise where predictors are missing or groups of other factors are new."""
         *others, tail = reader.plan.factors
         counts = row_weights("adapt", data, weights)
@@ -103,20 +103,18 @@ class _Rows:
         """The plan with all groups."""
         return self.reader.plan
 
-    def built(self) -> tuple[ArrowRows, NDArray[np.intp]]:
-        """Design rows whose last factor numbers only the groups that occur in them, and the indices of these among all."""
+    def design_rows(self) -> tuple[ArrowRows, NDArray[np.intp]]:
+        """Design rows with the last factor's groups renumbered from 0, and the index of each of these among all."""
         plan, recipe = self.plan, self.plan.recipe
-        *other_groupings, tail = (
-            Grouping.of(factor, codes) for factor, codes in zip(plan.factors, self.encoded.levels, strict=True)
-        )
+        *others, tail = (Grouping.of(f, codes) for f, codes in zip(plan.factors, self.encoded.levels, strict=True))
         group_index, index = np.unique(tail.index, return_inverse=True)
         tail = Grouping(index, len(group_index), tail.slopes)
         n_rows = len(self.signs)
         design = recipe.encode(self.encoded.table, recipe.work_space(n_rows))
-        builder = RowBuilder(0, design, self.signs, self.weights, recipe, plan.n_carried, (*other_groupings, tail))
+        builder = RowBuilder(0, design, self.signs, self.weights, recipe, plan.n_carried, (*others, tail))
         return builder.whole(), group_index
 
-    def counted(self, facts: Facts) -> Facts:
+    def updated_counts(self, facts: Facts) -> Facts:
         """Counts of the training data plus those of these rows."""
         positive = self.signs > 0
         *others, tail = facts.group_sizes
@@ -141,34 +139,40 @@ class _Groups:
     spec: Spec
     state: State
     rows: ArrowRows
-    here: NDArray[np.intp]
+    group_index: NDArray[np.intp]
     places: NDArray[np.intp]
     n_groups: int
     precisions: tuple[Array, ...]
 
     @staticmethod
-    def of(spec: Spec, rows: _Rows, state: State) -> "_Groups":
+    def from_rows(spec: Spec, rows: _Rows, state: State) -> "_Groups":
         """Extend the columns of the last factor's blocks; the prior of a group's effects is the same for new groups."""
         tail = rows.plan.factors[-1]
         begin = rows.plan.first_effects()[-1]
         blocks = [
-            replace(block, columns=tuple(_longer(columns, begin, begin + tail.size) for columns in block.columns))
+            replace(block, columns=tuple(_extend(c, begin, begin + tail.size) for c in block.columns))
             for block in spec.blocks
         ]
-        built, group_index = rows.built()
+        design_rows, group_index = rows.design_rows()
         extended_spec = replace(spec, blocks=tuple(blocks))
         return _Groups(
-            extended_spec, state, built, group_index, rows.places, len(tail.levels), _precisions(spec, state, rows.plan)
+            extended_spec,
+            state,
+            design_rows,
+            group_index,
+            rows.places,
+            len(tail.levels),
+            _precisions(spec, state, rows.plan),
         )
 
     @property
-    def is_known(self) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
+    def known_groups(self) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
         """Mask of the rows' groups that were in the fit, and their indices there."""
-        old = np.minimum(np.searchsorted(self.places, self.here), len(self.places) - 1)
-        is_known = self.places[old] == self.here
-        return is_known, old[is_known]
+        old = np.minimum(np.searchsorted(self.places, self.group_index), len(self.places) - 1)
+        known = self.places[old] == self.group_index
+        return known, old[known]
 
-    def climbed(
+    def update_variational(
         self, outcome: OptimizeResult, spreads: LearnedCovariances | None
     ) -> tuple[OptimizeResult, LearnedCovariances | None]:
         """Update a variational fit; for groups of the fit the prior is their previous posterior."""
@@ -179,37 +183,34 @@ class _Groups:
         gates = self.state.gates
         if gates is not None and self.spec.gate_map is not None:
             gates = Gates(gates.log_odds, self.spec.gate_map)
-        effects = mixture([component.distribution for component in components], shares)
-        state = replace(self.state, coefficients=self._joined(before, effects), gates=gates)
+        effects = mixture([c.distribution for c in components], shares)
+        state = replace(self.state, coefficients=self._combine(before, effects), gates=gates)
         if spreads is not None and isinstance(spreads.curvature, ArrowGaussian):
             curvature = spreads.curvature
             priors = self._priors(curvature)
-            by_curvature = [
-                component.by_curvature(prior, curvature.core)
-                for component, prior in zip(components, priors, strict=True)
-            ]
-            spreads = replace(spreads, curvature=self._joined(curvature, mixture(by_curvature, shares)))
+            by_curvature = [c.by_curvature(p, curvature.core) for c, p in zip(components, priors, strict=True)]
+            spreads = replace(spreads, curvature=self._combine(curvature, mixture(by_curvature, shares)))
         return replace(outcome, state=state, others=()), spreads
 
-    def sampled(self, sample: Sample) -> Sample:
+    def update_sample(self, sample: Sample) -> Sample:
         """Update a sampled fit: effects are estimated at the draws' mean and covariance, and drawn given each draw."""
-        if self.known[0].any():
+        if self.known_groups[0].any():
             raise ValueError(
                 "adapt: after Gibbs sampling only new groups are learned, and some of these rows have a group of the "
                 "fit: leave them out, or fit the model again."
             )
         q, draws = len(self.precisions[0]), sample.coefficients
         n_core = draws.shape[2] - len(self.places) * q
-        core = _gaussian(sample.flat[:, :n_core])
+        core = _normal_from_draws(sample.flat[:, :n_core])
         shapes = tuple(factor.shape for factor in self.rows.factors)
-        priors = [NaturalEffects.of_prior(precision, len(self.here), n_core) for precision in self.precisions]
+        priors = [NaturalEffects.of_prior(p, len(self.group_index), n_core) for p in self.precisions]
         components, shares = self._adapt(self.spec.likelihood.exact, core, shapes, priors)
-        effects = mixture([precision.distribution for precision in components], shares)
+        effects = mixture([p.distribution for p in components], shares)
         tail = np.empty((*draws.shape[:2], self.n_groups, q))
         tail[:, :, self.places] = draws[:, :, n_core:].reshape(*draws.shape[:2], -1, q)
-        noise = np.random.default_rng(len(draws)).standard_normal((*draws.shape[:2], len(self.here), q))
+        noise = np.random.default_rng(len(draws)).standard_normal((*draws.shape[:2], len(self.group_index), q))
         change = np.einsum("gqp,cdp->cdgq", effects.link, draws[:, :, :n_core] - core.mean)
-        tail[:, :, self.here] = effects.effects - change + np.einsum("gqr,cdgr->cdgq", effects.root, noise)
+        tail[:, :, self.group_index] = effects.effects - change + np.einsum("gqr,cdgr->cdgq", effects.root, noise)
         coefficients = np.concatenate([draws[:, :, :n_core], tail.reshape(*draws.shape[:2], -1)], axis=2)
         return replace(sample, coefficients=coefficients)
 
@@ -219,37 +220,35 @@ class _Groups:
         core: DenseGaussian,
         shapes: tuple[tuple[int, int], ...],
         priors: Sequence[NaturalEffects],
-    ) -> tuple[list[Adapted], Array]:
-        """Adapted effects under each of the equally likely prior precisions, and each one's posterior weight by group."""
+    ) -> tuple[list[AdaptedEffects], Array]:
+        """Adapted effects under each equally likely prior precision, and the posterior weight of each by group."""
         components = [adapt(likelihood, core, shapes, self.state.gates, self.rows, prior) for prior in priors]
         normaliser = [0.5 * np.linalg.slogdet(prior.precision)[1] for prior in priors]
-        evidence = np.array([component.bound for component in components]) + normaliser
+        evidence = np.array([c.bound for c in components]) + normaliser
         return components, np.asarray(softmax(evidence, axis=0), dtype=np.float64)
 
     def _priors(self, before: ArrowGaussian) -> list[NaturalEffects]:
-        is_known, old = self.known
-        priors = [
-            NaturalEffects.of_prior(precision, len(self.here), len(before.core.mean)) for precision in self.precisions
-        ]
-        if not is_known.any():
+        known, old = self.known_groups
+        priors = [NaturalEffects.of_prior(p, len(self.group_index), len(before.core.mean)) for p in self.precisions]
+        if not known.any():
             return priors
-        effects, positions = NaturalEffects.of(before, old), np.flatnonzero(is_known)
-        return [_replaced(prior, effects, positions) for prior in priors]
+        effects, positions = NaturalEffects.of(before, old), np.flatnonzero(known)
+        return [_with_previous(prior, effects, positions) for prior in priors]
 
-    def _joined(self, before: ArrowGaussian, learned: ArrowGaussian) -> ArrowGaussian:
+    def _combine(self, before: ArrowGaussian, learned: ArrowGaussian) -> ArrowGaussian:
         """Coefficients with the effects of all groups: those of the fit, and the adapted ones."""
 
         def all_of(part: Callable[[ArrowGaussian], Array]) -> Array:
             values = np.empty((self.n_groups, *part(before).shape[1:]))
             values[self.places] = part(before)
-            values[self.here] = part(learned)
+            values[self.group_index] = part(learned)
             return values
 
         effects, root, link = (all_of(attrgetter(name)) for name in ("effects", "root", "link"))
         return ArrowGaussian(before.core, effects, root, link, before.shapes)
 
 
-def _replaced(prior: NaturalEffects, known: NaturalEffects, positions: NDArray[np.intp]) -> NaturalEffects:
+def _with_previous(prior: NaturalEffects, known: NaturalEffects, positions: NDArray[np.intp]) -> NaturalEffects:
     """Replace the priors of the groups at these positions by their previous posteriors."""
     parts = [np.array(part) for part in (prior.precision, prior.border, prior.right)]
     for part, values in zip(parts, (known.precision, known.border, known.right), strict=True):
@@ -268,25 +267,25 @@ def _precisions(spec: Spec, state: State, plan: Plan) -> tuple[Array, ...]:
     if all(isinstance(scale, TabulatedVariance | ScaleDraws) for scale in scales):
         covariances = prior_covariances(plan, spec, state, len(plan.factors) - 1)
         return tuple(np.linalg.inv(covariance).astype(np.float64, copy=False) for covariance in covariances)
-    return (_of_group(spec.precision(state), begin, q),)
+    return (_group_precision(spec.precision(state), begin, q),)
 
 
-def _longer(columns: slice, begin: int, end: int) -> slice:
+def _extend(columns: slice, begin: int, end: int) -> slice:
     """Extend columns of the last factor to its new end; return others unchanged."""
     return columns if columns.start < begin else slice(columns.start, end, columns.step)
 
 
-def _of_group(precision: Precision, begin: int, q: int) -> Array:
+def _group_precision(precision: Precision, begin: int, q: int) -> Array:
     """Precision Λ of the effects of one group, q × q, from that of all coefficients."""
-    precision_of_group = np.diag(precision.diagonal[begin : begin + q])
+    block = np.diag(precision.diagonal[begin : begin + q])
     for first, second, value in precision.couplings:
         if first.start >= begin:
             j, k = first.start - begin, second.start - begin
-            precision_of_group[j, k] = precision_of_group[k, j] = value
-    return precision_of_group
+            block[j, k] = block[k, j] = value
+    return block
 
 
-def _gaussian(draws: Array) -> DenseGaussian:
+def _normal_from_draws(draws: Array) -> DenseGaussian:
     """A normal distribution with the mean and covariance of draws."""
     if not draws.shape[1]:
         return DenseGaussian(np.empty(0), np.empty((0, 0)))

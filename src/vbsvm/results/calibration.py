@@ -33,16 +33,16 @@ SMALLEST_SLOPE = 1e-12
 PSEUDO_ERROR = 0.5
 PRIOR_SLOPE, PRIOR_WEIGHT = 2.0, 0.1
 BEND_PENALTY = 0.3
-MOST_STEPS = 60
-LONGEST_STEP = 2.0
-ENOUGH = 1e-11
+MAX_STEPS = 60
+MAX_STEP = 2.0
+TOLERANCE = 1e-11
 # Weight of the prior at θ = 1, as a number of rows; and the largest |log θ|.
 TEMPER_WEIGHT = 3.0
-WIDEST_TEMPER = 12.0
+MAX_LOG_TEMPER = 12.0
 # Maximum number of rows from which the common factor of several classes is estimated.
-MOST_TEMPERED = 100_000
+MAX_TEMPERED = 100_000
 # More rows than MAX_ROWS are binned, with BINS bins on each side of 0.
-MOST_ROWS = 8192
+MAX_ROWS = 8192
 BINS = 1024
 
 
@@ -58,7 +58,7 @@ class Calibration:
     bend: float = 0.0
     offset: float = 0.0
 
-    def times(self, factor: float) -> "Calibration":
+    def scaled(self, factor: float) -> "Calibration":
         """The link whose log odds, without the offset, are these times a factor."""
         return replace(self, slope=factor * self.slope, bend=self.bend / factor**2)
 
@@ -101,7 +101,7 @@ class LeftOutScores:
     leverage: Array | None = None
 
     @staticmethod
-    def of(rows: RowInfluence, counts: Array) -> "LeftOutScores":
+    def from_influence(rows: RowInfluence, counts: Array) -> "LeftOutScores":
         """Leave-one-out scores from the influence of rows; ``counts`` are the sample weights, without class weights."""
         with np.errstate(all="ignore"):
             f = rows.left_out_scores(counts)
@@ -111,7 +111,7 @@ class LeftOutScores:
         offset = 0.0 if counts is rows.s else _offset(rows, counts)
         return LeftOutScores(rows.y, counts, f, rows.unknown, offset, rows.score, leverage)
 
-    def in_bins(self) -> "LeftOutScores":
+    def binned(self) -> "LeftOutScores":
         """Bin rows by label and score; each bin counts as one row."""
         unit = _median(np.abs(self.f), self.s)
         if self.u.any() or not unit > 0:
@@ -119,13 +119,9 @@ class LeftOutScores:
         place = np.arcsinh(self.f / unit)
         place *= BINS / np.abs(place).max()
         bins = np.rint(place).astype(np.intp) + BINS + (2 * BINS + 1) * (self.y > 0)
-        s, f = (
-            np.bincount(bins, values, minlength=4 * BINS + 2).astype(np.float64) for values in (self.s, self.s * self.f)
-        )
-        y, occupied = np.repeat([-1.0, 1.0], 2 * BINS + 1), s > 0
-        return LeftOutScores(
-            y[occupied], s[occupied], f[occupied] / s[occupied], np.zeros(int(occupied.sum())), self.offset
-        )
+        s, f = (np.bincount(bins, x, minlength=4 * BINS + 2).astype(np.float64) for x in (self.s, self.s * self.f))
+        y, kept = np.repeat([-1.0, 1.0], 2 * BINS + 1), s > 0
+        return LeftOutScores(y[kept], s[kept], f[kept] / s[kept], np.zeros(int(kept.sum())), self.offset)
 
 
 def _offset(rows: RowInfluence, counts: Array) -> float:
@@ -138,8 +134,8 @@ def _offset(rows: RowInfluence, counts: Array) -> float:
 def calibrate(models: Sequence[LeftOutScores]) -> list[Calibration]:
     """Fit the link of each model: one for two classes, else one for each class against the rest, on the same rows."""
     with np.errstate(all="ignore"):
-        calibrations = [_calibration(scores if len(scores.f) <= MOST_ROWS else scores.in_bins()) for scores in models]
-        return calibrations if len(calibrations) == 1 else _tempered(calibrations, models)
+        links = [_calibration(model if len(model.f) <= MAX_ROWS else model.binned()) for model in models]
+        return links if len(links) == 1 else _tempered(links, models)
 
 
 def _tempered(calibrations: list[Calibration], models: Sequence[LeftOutScores]) -> list[Calibration]:
@@ -148,10 +144,10 @@ def _tempered(calibrations: list[Calibration], models: Sequence[LeftOutScores]) 
     One-vs-rest odds, each calibrated on its own, are overconfident as odds between classes. θ maximises
     the likelihood of the labels; its prior has the mode 1.
     """
-    every = slice(None, None, -(-len(models[0].f) // MOST_TEMPERED))
-    f, u = (np.stack([getattr(scores, name)[every] for scores in models], axis=1) for name in ("f", "u"))
-    truth, s = np.stack([scores.y[every] for scores in models], axis=1) > 0, models[0].s[every]
-    psi, offsets = _link(calibrations, f, u), np.array([scores.offset for scores in calibrations])
+    every = slice(None, None, -(-len(models[0].f) // MAX_TEMPERED))
+    f, u = (np.stack([getattr(model, name)[every] for model in models], axis=1) for name in ("f", "u"))
+    truth, s = np.stack([model.y[every] for model in models], axis=1) > 0, models[0].s[every]
+    psi, offsets = _link(calibrations, f, u), np.array([model.offset for model in calibrations])
     psi_of_class = float(s @ psi[truth])
 
     def slope(log_theta: float) -> float:
@@ -159,11 +155,11 @@ def _tempered(calibrations: list[Calibration], models: Sequence[LeftOutScores]) 
         chances = softmax(theta * psi + offsets, axis=1)
         return float(s @ (chances * psi).sum(axis=1)) - psi_of_class + TEMPER_WEIGHT * (1.0 - 1.0 / theta)
 
-    if not np.isfinite(slope(0.0)) or slope(-WIDEST_TEMPER) > 0 or slope(WIDEST_TEMPER) < 0:
+    if not np.isfinite(slope(0.0)) or slope(-MAX_LOG_TEMPER) > 0 or slope(MAX_LOG_TEMPER) < 0:
         return calibrations
-    root: Any = brentq(slope, -WIDEST_TEMPER, WIDEST_TEMPER, xtol=1e-10)
+    root: Any = brentq(slope, -MAX_LOG_TEMPER, MAX_LOG_TEMPER, xtol=1e-10)
     theta = float(np.exp(root))
-    return [scores.times(theta) for scores in calibrations]
+    return [model.scaled(theta) for model in calibrations]
 
 
 def _median(values: Array, weights: Array) -> float:
@@ -175,35 +171,35 @@ def _median(values: Array, weights: Array) -> float:
 
 def _calibration(rows: LeftOutScores) -> Calibration:
     """Fit slope a and bend b by damped Newton steps in (log a, b a² × mean square of the scores)."""
-    objective = _Objective.of(rows)
+    objective = _Objective.from_scores(rows)
     if objective is None:
         return Calibration(PRIOR_SLOPE, 0.0, rows.offset)
-    parameters = np.array([np.log(PRIOR_SLOPE), 0.0])
-    loss, gradient, curvature = objective.at(parameters)
+    point = np.array([np.log(PRIOR_SLOPE), 0.0])
+    loss, gradient, curvature = objective.evaluate(point)
     damping = 0.0
-    for _ in range(MOST_STEPS):
-        proposal = _moved(parameters, gradient, curvature, damping)
-        proposed_loss, *derivatives = objective.at(proposal)
-        if proposed_loss <= loss:
-            gain, parameters, loss, damping = loss - proposed_loss, proposal, proposed_loss, 0.1 * damping
+    for _ in range(MAX_STEPS):
+        proposal = _bounded_step(point, gradient, curvature, damping)
+        trial_loss, *derivatives = objective.evaluate(proposal)
+        if trial_loss <= loss:
+            gain, point, loss, damping = loss - trial_loss, proposal, trial_loss, 0.1 * damping
             gradient, curvature = derivatives
-            if gain < ENOUGH * (1.0 + loss):
+            if gain < TOLERANCE * (1.0 + loss):
                 break
         else:
             damping = max(10.0 * damping, 0.1)
-    a = float(np.exp(parameters[0]))
-    return Calibration(a, float(parameters[1] / (objective.square * a * a)), rows.offset)
+    a = float(np.exp(point[0]))
+    return Calibration(a, float(point[1] / (objective.square * a * a)), rows.offset)
 
 
-def _moved(parameters: Array, gradient: Array, curvature: Array, damping: float) -> Array:
+def _bounded_step(parameters: Array, gradient: Array, curvature: Array, damping: float) -> Array:
     """Parameters after a Newton step, with the bend bounded below by 0."""
     damped = curvature + damping * np.diag(curvature.diagonal())
     if parameters[1] > 0.0 or gradient[1] < 0.0:
         step = -np.linalg.solve(damped, gradient)
         if parameters[1] + step[1] > 0.0:
-            return parameters + np.clip(step, -LONGEST_STEP, LONGEST_STEP)
+            return parameters + np.clip(step, -MAX_STEP, MAX_STEP)
     step = -(gradient[0] - damped[0, 1] * parameters[1]) / damped[0, 0]
-    return np.array([parameters[0] + np.clip(step, -LONGEST_STEP, LONGEST_STEP), 0.0])
+    return np.array([parameters[0] + np.clip(step, -MAX_STEP, MAX_STEP), 0.0])
 
 
 @final
@@ -216,14 +212,14 @@ class _Objective:
     square: float
 
     @staticmethod
-    def of(rows: LeftOutScores) -> "_Objective | None":
+    def from_scores(rows: LeftOutScores) -> "_Objective | None":
         """The objective, or None if all scores are 0."""
         square = float(rows.s @ np.square(rows.f) / rows.s.sum())
         if not 0.0 < square < np.inf:
             return None
         return _Objective(rows, _median(np.abs(rows.f), rows.s), square)
 
-    def at(self, place: Array) -> tuple[float, Array, Array]:
+    def evaluate(self, place: Array) -> tuple[float, Array, Array]:
         """Value, gradient and Hessian at (log a, b a² × mean square); the expected Hessian if not positive definite."""
         rows, a, c = self.rows, float(np.exp(place[0])), float(place[1])
         q = np.square(rows.f) / self.square

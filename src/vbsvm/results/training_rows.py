@@ -130,7 +130,7 @@ class TrainingRows:
         counts = rows.s if given is None else given
         if self.spec.likelihood.normalised:  # probabilities are averaged over the coefficients, too
             rows = replace(rows, unknown=rows.unknown + rows.left_out_response(counts))
-        return LeftOutScores.of(rows, counts)
+        return LeftOutScores.from_influence(rows, counts)
 
     def influence(self) -> tuple[RowInfluence, Array | None]:
         """What each row did to the fit, and its sample weight; None where there are no class weights."""

@@ -32,37 +32,41 @@ UNRELIABLE = (
 # Where rows × coefficients exceed LARGE, a fit takes longer, and there are fewer refits.
 REFITS, REFITS_OF_LARGE, LARGE = 200, 10, 50_000
 # Folds where all rows need refits: many, as a fit to fewer rows is a worse one.
-FOLDS, FEWEST_FOLDS = 50, 5
+FOLDS, MIN_FOLDS = 50, 5
 APPROXIMATE, REFITTED = "approximate", "refitted"
 # Of one row; and on average, which is the number of effective parameters for each row.
-MOST_LEVERAGE, MOST_MEAN_LEVERAGE = 0.7, 0.2
+MAX_LEVERAGE, MAX_MEAN_LEVERAGE = 0.7, 0.2
 # With fewer rows per candidate predictor, the selection depends on single rows.
-ROWS_FOR_AN_INPUT = 20
+MIN_ROWS_PER_PREDICTOR = 20
 # Keeping the scales fixed when a row is left out makes losses too small: by 2/n to 4/n, up to 14/n with large effects.
-ROWS_FOR_A_FACTOR = 3000
+MIN_ROWS_PER_FACTOR = 3000
 # With groups integrated out, effects are far from normal if the mean variance of scores exceeds this.
-MOST_VARIANCE = 1.0
+MAX_VARIANCE = 1.0
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Said:
+class RowPredictions:
     """Predictions of rows: log probabilities (rows × classes), decision values, and scores (rows × models)."""
 
-    log_chances: Array
+    log_probabilities: Array
     values: Array
     scores: Array
 
     @staticmethod
-    def of(scores: Sequence[Scores], calibrations: Sequence[Link | None]) -> "Said":
+    def from_scores(scores: Sequence[Scores], calibrations: Sequence[Link | None]) -> "RowPredictions":
         """Predictions from the scores of each model and its calibration."""
         chances = prediction.log_probabilities(prediction.log_odds(scores, calibrations))
         values = prediction.decision_values(scores, calibrations)
-        return Said(chances, values, np.stack([scores_of_model.mean for scores_of_model in scores], axis=1))
+        return RowPredictions(chances, values, np.stack([one.mean for one in scores], axis=1))
 
-    def replace(self, which: NDArray[np.intp], new: "Said") -> None:
+    def replace(self, which: NDArray[np.intp], new: "RowPredictions") -> None:
         """Overwrite the predictions of some rows."""
-        for old, values in ((self.log_chances, new.log_chances), (self.values, new.values), (self.scores, new.scores)):
+        for old, values in (
+            (self.log_probabilities, new.log_probabilities),
+            (self.values, new.values),
+            (self.scores, new.scores),
+        ):
             old[which] = values
 
     @property
@@ -99,7 +103,7 @@ class LeftOutRows:
     weights: Array
     scores: Array
     fitted: Array
-    log_chances: Array
+    log_probabilities: Array
     rows: NDArray[np.intp] | None
     groups: Mapping[str, NDArray[np.intp]]
     method: str = APPROXIMATE
@@ -108,7 +112,15 @@ class LeftOutRows:
 
     def take(self, which: NDArray[np.intp]) -> "LeftOutRows":
         """Select rows by index."""
-        names = ("truth", "decided", "weights", "scores", "fitted", "log_chances", *["rows"] * (self.rows is not None))
+        names = (
+            "truth",
+            "decided",
+            "weights",
+            "scores",
+            "fitted",
+            "log_probabilities",
+            *["rows"] * (self.rows is not None),
+        )
         groups = {name: of_rows[which] for name, of_rows in self.groups.items()}
         return replace(self, groups=groups, **{name: getattr(self, name)[which] for name in names})
 
@@ -119,35 +131,24 @@ def left_out_rows(fits: "Sequence[Fit]", refits: int | None = 0, folds: int | No
     Scores without a row are those of the first order (``model/left_out.py``), with the link from scores to
     probabilities of the fit; or those of up to ``refits`` refits.
     """
-    first, *_ = rows_of = [_at_hand(fit) for fit in fits]
-    left_out = [rows.left_out_scores() for rows in rows_of]
-    y = np.stack([scores.y for scores in left_out], axis=1)
+    first, *_ = rows_of = [_training_rows(fit) for fit in fits]
+    scores = [rows.left_out_scores() for rows in rows_of]
+    y = np.stack([p.y for p in scores], axis=1)
     truth = (y[:, 0] > 0).astype(np.intp) if len(fits) == 1 else y.argmax(axis=1)
-    predictions = Said.of([Scores(scores.f, scores.u, scores.u) for scores in left_out], [fit._link for fit in fits])
-    fitted = np.stack([scores.f if scores.fitted is None else scores.fitted for scores in left_out], axis=1)
+    preds = RowPredictions.from_scores([Scores(p.f, p.u, p.u) for p in scores], [fit._link for fit in fits])
+    fitted = np.stack([p.f if p.fitted is None else p.fitted for p in scores], axis=1)
     if isinstance(first.source, Distributed) or first.every > 1:
-        return LeftOutRows(
-            truth, predictions.decided, left_out[0].s, predictions.scores, fitted, predictions.log_chances, None, {}
-        )
+        return LeftOutRows(truth, preds.decided, scores[0].s, preds.scores, fitted, preds.log_probabilities, None, {})
     order = first.order
     numbers = order if first.given is None else first.given[order]
-    plan = plan_refits(rows_of, left_out, truth, numbers, refits, folds)
-    for which, refitted in predict_by_refits(rows_of, left_out[0].s, order, plan.sets):
-        predictions.replace(which, refitted)
+    plan = plan_refits(rows_of, scores, truth, numbers, refits, folds)
+    for which, refitted in predict_by_refits(rows_of, scores[0].s, order, plan.sets):
+        preds.replace(which, refitted)
     factors = zip(fits[0].plan.factors, first.source.groupings, strict=True)
     groups = {factor.name: grouping.index[order] for factor, grouping in factors}
     how = plan.method, plan.doubt, plan.folds
-    unordered = LeftOutRows(
-        truth,
-        predictions.decided,
-        left_out[0].s,
-        predictions.scores,
-        fitted,
-        predictions.log_chances,
-        numbers,
-        groups,
-        *how,
-    )
+    columns = truth, preds.decided, scores[0].s, preds.scores, fitted, preds.log_probabilities
+    unordered = LeftOutRows(*columns, numbers, groups, *how)
     return unordered.take(np.argsort(numbers))
 
 
@@ -158,25 +159,25 @@ def leave_one_out(
     if refits is not None:
         require_whole("left_out_predictions", 0, 10**9, refits=refits)
     for fit in fits:
-        training_rows = _require_all_rows(fit)
+        training_rows = _check_all_rows(fit)
         if folds is not None:
             require_whole("left_out_predictions", 2, training_rows.source.n_rows, folds=folds)
-            _require_refits(training_rows)
+            _check_refits(training_rows)
     result = left_out_rows(fits, refits, folds)
     assert result.rows is not None
-    own_class = result.log_chances[np.arange(len(result.truth)), result.truth]
+    own_class = result.log_probabilities[np.arange(len(result.truth)), result.truth]
     bound = sum(float(fit.history.bounds[-1]) if len(fit.history.bounds) else np.nan for fit in fits)
     labels, decided = classes[result.truth], classes[result.decided]
     if result.doubt is not None and result.method == APPROXIMATE:
         warn_user(UNRELIABLE.format(result.doubt), ReliabilityWarning)
     scheme = SCHEME if result.folds is None else f"refits in {result.folds} folds"
-    details = tuple(fit.likelihood_power for fit in fits), result.method, result.doubt, result.folds
+    how = tuple(fit.likelihood_power for fit in fits), result.method, result.doubt, result.folds
     return LeftOutPredictions(
-        scheme, result.rows, labels, result.weights, decided, own_class, result.groups, bound, *details
+        scheme, result.rows, labels, result.weights, decided, own_class, result.groups, bound, *how
     )
 
 
-def _at_hand(fit: "Fit") -> TrainingRows:
+def _training_rows(fit: "Fit") -> TrainingRows:
     if fit._rows is None:
         raise ValueError(
             "this fit has no training rows, as it was loaded from a file, unpickled or copied: fit it again."
@@ -184,13 +185,13 @@ def _at_hand(fit: "Fit") -> TrainingRows:
     return fit._rows
 
 
-def _require_all_rows(fit: "Fit") -> TrainingRows:
+def _check_all_rows(fit: "Fit") -> TrainingRows:
     if isinstance(fit.outcome, Sample):
         raise ValueError(
             "left-out predictions of a single fit are only available after variational Bayes; this fit was sampled. "
             "Cross-validate it, as in cross_validate(model, inference=Gibbs())."
         )
-    rows = _at_hand(fit)
+    rows = _training_rows(fit)
     if isinstance(rows.source, Distributed):
         raise ValueError("this fit has its rows in a cluster: compare models on a part of the rows, in memory.")
     if rows.every > 1:
@@ -201,7 +202,7 @@ def _require_all_rows(fit: "Fit") -> TrainingRows:
     return rows
 
 
-def _require_refits(rows: TrainingRows) -> None:
+def _check_refits(rows: TrainingRows) -> None:
     if not rows.can_refit:
         raise ValueError("left_out_predictions: folds=… is only available for fits to data in memory.")
 
@@ -224,14 +225,14 @@ def plan_refits(
         refits = REFITS if n * rows_of[0].source.n_core <= LARGE else REFITS_OF_LARGE
     doubt, n_refits = _doubt(rows_of, left_out), refits if all(rows.can_refit for rows in rows_of) else 0
     if folds is not None:
-        return RefitPlan(_folds(truth, numbers, ~alone, folds), f"{folds}-fold", doubt, folds)
+        return RefitPlan(_stratified_folds(truth, numbers, ~alone, folds), f"{folds}-fold", doubt, folds)
     if n <= n_refits:
         return RefitPlan([np.array([k]) for k in np.flatnonzero(~alone)], REFITTED)
-    leverage = np.max([scores.leverage for scores in left_out if scores.leverage is not None], axis=0)
-    high = np.flatnonzero(~(leverage <= MOST_LEVERAGE) & ~alone)
+    leverage = np.max([p.leverage for p in left_out if p.leverage is not None], axis=0)
+    high = np.flatnonzero(~(leverage <= MAX_LEVERAGE) & ~alone)
     if doubt is None and len(high) > n_refits:
-        doubt = f"{len(high)} observations have a leverage above {MOST_LEVERAGE:g}"
-    if doubt is not None and n_refits >= FEWEST_FOLDS:
+        doubt = f"{len(high)} observations have a leverage above {MAX_LEVERAGE:g}"
+    if doubt is not None and n_refits >= MIN_FOLDS:
         return plan_refits(rows_of, left_out, truth, numbers, refits, min(FOLDS, n_refits))
     if doubt is not None or not len(high):
         return RefitPlan([], APPROXIMATE, doubt)
@@ -242,22 +243,22 @@ def _doubt(rows_of: Sequence[TrainingRows], left_out: Sequence[LeftOutScores]) -
     """Why the first-order approximation may be unreliable for all rows, or None."""
     rows, n = rows_of[0], len(left_out[0].f)
     gates, factors = rows.spec.gate_map, len(rows.source.groupings)
-    if gates is not None and n < ROWS_FOR_AN_INPUT * gates.n_gates:
+    if gates is not None and n < MIN_ROWS_PER_PREDICTOR * gates.n_gates:
         return f"{gates.n_gates} predictors were selected from with {n} observations"
     if rows.n >= n:
         return f"there are {rows.n} columns and {n} observations"
-    leverage = max(float(np.mean(scores.leverage)) for scores in left_out if scores.leverage is not None)
-    if not leverage <= MOST_MEAN_LEVERAGE:
+    leverage = max(float(np.mean(p.leverage)) for p in left_out if p.leverage is not None)
+    if not leverage <= MAX_MEAN_LEVERAGE:
         return f"the model has about {leverage * n:.0f} effective parameters for {n} observations"
-    if any((scores.y * scores.fitted > 0).all() for scores in left_out if scores.fitted is not None):
+    if any((p.y * p.fitted > 0).all() for p in left_out if p.fitted is not None):
         return "the classes are completely separated"
     if isinstance(rows.outcome, OptimizeResult) and rows.outcome.integrated:
-        certain = float(np.mean(left_out[0].u)) <= MOST_VARIANCE
+        certain = float(np.mean(left_out[0].u)) <= MAX_VARIANCE
         return None if certain else "random effects are too uncertain for one step"
-    return "variance components depend on single observations" if n < ROWS_FOR_A_FACTOR * factors else None
+    return "variance components depend on single observations" if n < MIN_ROWS_PER_FACTOR * factors else None
 
 
-def _folds(
+def _stratified_folds(
     truth: NDArray[np.intp], numbers: NDArray[np.intp], may_leave: NDArray[np.bool_], k: int
 ) -> list[NDArray[np.intp]]:
     """Stratified folds: row indices in k sets, the same for all models of the same rows."""
@@ -269,7 +270,7 @@ def _folds(
 
 def predict_by_refits(
     rows_of: Sequence[TrainingRows], counts: Array, order: NDArray[np.intp], sets: Sequence[NDArray[np.intp]]
-) -> Iterator[tuple[NDArray[np.intp], Said]]:
+) -> Iterator[tuple[NDArray[np.intp], RowPredictions]]:
     """Yield each set of rows and their predictions by a refit without them; ``order`` maps rows to the source.
 
     A row that is left out alone is one of the ``counts`` that it stands for; those of a fold are left out as a whole.
@@ -289,4 +290,7 @@ def predict_by_refits(
                 fits = [rows.refitted(1.0 - share * is_left_out) for rows in rows_of]
             except (FloatingPointError, np.linalg.LinAlgError):  # without these rows the fit can't be made
                 continue
-            yield number[pass_order(subset)], Said.of([fit.scores_of(subset) for fit in fits], links(fits))
+            yield (
+                number[pass_order(subset)],
+                RowPredictions.from_scores([fit.scores_of(subset) for fit in fits], links(fits)),
+            )

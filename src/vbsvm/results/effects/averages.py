@@ -183,7 +183,7 @@ class Models:
     def _by_slope(self, found: Scores, calibration: prediction.Link | None) -> Array:
         """∂p/∂ log a of each row, in a column."""
         assert isinstance(calibration, Calibration)
-        up, down = (self._chances([found], [calibration.times(np.exp(way * STEP))]) for way in (1.0, -1.0))
+        up, down = (self._chances([found], [calibration.scaled(np.exp(way * STEP))]) for way in (1.0, -1.0))
         return (up - down) / (2.0 * STEP)
 
     def _drawn(self, encoded: Encoded, found: Sequence[Scores], weights: Array) -> Array:

@@ -113,10 +113,10 @@ class KnownRows:
             return None
         if found.rows is None or given.kept is None or not np.array_equal(found.rows, given.kept):
             return None
-        truth = (found.truth[:, None] == np.arange(found.log_chances.shape[1])).astype(np.float64)
+        truth = (found.truth[:, None] == np.arange(found.log_probabilities.shape[1])).astype(np.float64)
         some = slice(1, None) if len(fits) == 1 else slice(None)
         return KnownRows(
-            rows, truth[:, some], np.exp(found.log_chances[:, some]), tuple(found.groups.values()), left_out=True
+            rows, truth[:, some], np.exp(found.log_probabilities[:, some]), tuple(found.groups.values()), left_out=True
         )
 
     @staticmethod
