@@ -270,9 +270,7 @@ def described(fitted: Any, covariance: str | None = None) -> str:
         return str(fitted._showing(covariance))
     if len(fitted.fit_) == 1:
         return str(fitted.fit_[0]._showing(covariance))
-    return display.of_several_classes(
-        fitted.fit_, tables.listed(fitted.classes_), fitted.summary(covariance=covariance)
-    )
+    return display.multiclass_text(fitted.fit_, tables.listed(fitted.classes_), fitted.summary(covariance=covariance))
 
 
 @click.command()

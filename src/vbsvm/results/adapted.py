@@ -28,7 +28,7 @@ from vbsvm.model.spec import Spec, State
 from vbsvm.results.covariance import LearnedCovariances
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.effects.rows import row_weights
-from vbsvm.results.fit_predictions import known_outcome
+from vbsvm.results.fit_predictions import observed_classes
 from vbsvm.results.prediction import prior_covariances
 from vbsvm.sources.row_builder import Grouping, RowBuilder
 
@@ -94,7 +94,7 @@ class _Rows:
                     f"adapt learns the groups of {tail.name!r}, and row {row} has a group of {factor.name!r} that was "
                     "not seen in fit: leave such rows out, or fit the model again."
                 )
-        outcome = known_outcome(fit, data)[row_index]
+        outcome = observed_classes(fit, data)[row_index]
         signs = np.where(outcome == fit.classes[1], 1.0, -1.0)
         return _Rows(reader, encoded, signs, counts[row_index], places)
 

@@ -302,7 +302,7 @@ class Fit(AverageEffects):
         score's; ``new_groups="error"`` refuses it.
         """
         if not return_std:
-            return predictions.answer(self, "decision_function", data, new_groups)
+            return predictions.evaluate(self, "decision_function", data, new_groups)
         found = predictions.score_moments(self, predictions.read(self, data, new_groups))
         return found.mean, np.sqrt(found.variance)
 
@@ -322,14 +322,14 @@ class Fit(AverageEffects):
         Rows of a dask data frame are predicted when they are asked for: this, ``predict_proba``, ``predict_log_proba``
         and ``decision_function`` then give a series or a frame of Dask.
         """
-        return predictions.answer(self, "predict", data, new_groups)
+        return predictions.evaluate(self, "predict", data, new_groups)
 
     def score(self, data: Any, weights: str | ArrayLike | None = None, *, new_groups: str = "population") -> float:
         """Share of rows whose outcome, a column of ``data`` as in fit, is the predicted one.
 
         ``weights`` are a column of the data or a number for each row: a weight of k counts as k rows.
         """
-        predicted, labels = self.predict(data, new_groups=new_groups), predictions.known_outcome(self, data)
+        predicted, labels = self.predict(data, new_groups=new_groups), predictions.observed_classes(self, data)
         return float(np.average(predicted == labels, weights=row_weights("score", data, weights)))
 
     def predict_proba(self, data: Any, *, new_groups: str = "population") -> Array:
@@ -340,7 +340,7 @@ class Fit(AverageEffects):
         They speak of the population of the weights. If inputs are missing or a group was not seen in fit, they are
         averaged over their possible values.
         """
-        return predictions.answer(self, "predict_proba", data, new_groups)
+        return predictions.evaluate(self, "predict_proba", data, new_groups)
 
     def predict_files(
         self,
@@ -377,7 +377,7 @@ class Fit(AverageEffects):
 
     def predict_log_proba(self, data: Any, *, new_groups: str = "population") -> Array:
         """Logarithms of ``predict_proba``, which are finite also where a probability is too small for a number."""
-        return predictions.answer(self, "predict_log_proba", data, new_groups)
+        return predictions.evaluate(self, "predict_log_proba", data, new_groups)
 
     def pseudo_probability(self, data: Any, *, new_groups: str = "population") -> Array:
         """Probabilities by the normalised pseudo-likelihood e^{−2(1 − f)₊} : e^{−2(1 + f)₊}; they are not calibrated.

@@ -13,7 +13,13 @@ from vbsvm.design.columns import Encoded, Plan
 from vbsvm.missing.imputation import Population, ProperDraw, impute, with_index
 from vbsvm.missing.model import input_model
 from vbsvm.missing.rows import design_rows
-from vbsvm.results.fit_predictions import OF_ESTIMATOR, held_levels, log_chances, log_label_chances, read
+from vbsvm.results.fit_predictions import (
+    OF_ESTIMATOR,
+    candidate_log_probs,
+    label_log_probs,
+    level_distributions,
+    read,
+)
 from vbsvm.results.tables import like
 
 if TYPE_CHECKING:
@@ -56,9 +62,9 @@ def completed_tables(fit: "Fit", data: Any, n: int, y: Any, random_state: Any) -
         table, completed, candidates = encoded.table, frame, encoded.candidates
         if candidates is not None:
             signs = None if labels is None else labels[candidates.row, 0]
-            chances = log_chances(fit, candidates, table, signs, rng)
+            chances = candidate_log_probs(fit, candidates, table, signs, rng)
             if proposed is not None and signs is not None:
-                chances = chances + log_label_chances(fit, encoded, signs)
+                chances = chances + label_log_probs(fit, encoded, signs)
             which = candidates.one_each(chances, rng)
             completed = _with_levels(frame, reader.categories, candidates.levels[which])
             if proposed is not None and reader.drawn is not None:
@@ -89,7 +95,7 @@ def _proper_draws(
             "impute: draws are learned from the training data, which this fit no longer holds. Fit again, or ask "
             "for them before the model is saved."
         )
-    model, levels = input_model(fit.spec.missing), held_levels(fit)
+    model, levels = input_model(fit.spec.missing), level_distributions(fit)
     known = labels is not None and model is not None and model.n_beside == labels.shape[1]
     if labels is not None and not known and (levels is None or not levels.labelled):
         raise ValueError(

@@ -267,7 +267,7 @@ class TrainingRows:
         if not self.source.groupings:
             return None
         *others, tail = self.source.groupings
-        sizes = Facts.of(self.source).group_sizes
+        sizes = Facts.from_source(self.source).group_sizes
         if not others:
             return Units(np.arange(tail.n_groups), np.zeros(self.n, dtype=bool), 0, False, sizes[0])
         shared = self.source.of_memories(SharedRows.of)
