@@ -317,7 +317,7 @@ class TestComparison:
             rows = Model(formula, data, likelihood="logistic").fit()._rows
             given = rows.order if rows.given is None else rows.given[rows.order]
             truth = data["y"].to_numpy()[given]
-            sets = leave_one_out._folds(truth, given, np.ones(60, dtype=bool), 7)
+            sets = leave_one_out._stratified_folds(truth, given, np.ones(60, dtype=bool), 7)
             left.append([sorted(given[one]) for one in sets])
             shares = [truth[one].mean() for one in sets]
             assert max(shares) - min(shares) < 0.2

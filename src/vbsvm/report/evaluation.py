@@ -18,7 +18,7 @@ from vbsvm.base.cached import cached_property
 from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report.effects import Owner
 from vbsvm.results import prediction
-from vbsvm.results.comparison.leave_one_out import APPROXIMATE, ROWS_FOR_AN_INPUT, LeftOutRows, left_out_rows
+from vbsvm.results.comparison.leave_one_out import APPROXIMATE, MIN_ROWS_PER_PREDICTOR, LeftOutRows, left_out_rows
 from vbsvm.results.comparison.left_out import LeftOutPredictions, Measure
 from vbsvm.results.effects.rows import MOST_LEVELS, EffectRows
 from vbsvm.results.fit import Fit
@@ -228,7 +228,7 @@ def _with_rivals(
     labels = fits[0].classes if len(fits) == 1 else [fit.classes[1] for fit in fits]
     names = tuple("the rest" if label is None else str(label) for label in labels)
     gates = fits[0].spec.gate_map
-    few = gates is not None and gates.n_gates * ROWS_FOR_AN_INPUT > len(rows.truth)
+    few = gates is not None and gates.n_gates * MIN_ROWS_PER_PREDICTOR > len(rows.truth)
     flattered = few and rows.method == APPROXIMATE
     shares = shares_alone(known)
     return Evaluation(left_out, rows, names, bool(offsets.any()), shares, others, as_new, flattered)

@@ -24,7 +24,7 @@ from vbsvm.results import tables
 from vbsvm.results.covariance import covariance as covariance_of
 from vbsvm.results.effects.averages import LOGITS, LOGS, PLAIN, AverageEstimate, Models, Scale, weights_in_groups
 from vbsvm.results.effects.check import CHECKED, NOT_CHECKED, KnownRows
-from vbsvm.results.effects.rows import EffectRows, GivenRows, grid, groups_of, known_numbers, names_of, require_input
+from vbsvm.results.effects.rows import EffectRows, GivenRows, check_input, grid, groups_of, known_numbers, names_of
 from vbsvm.results.notes import noted
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ class AverageEffects(ABC):
         if kind not in KINDS:
             raise ValueError(f"contrasts: kind must be one of {', '.join(map(repr, KINDS))}; got {kind!r}.")
         subject, frame = self._prepare("contrasts", groups, level, data, weights, covariance)
-        require_input("contrasts", subject.rows, variable)
+        check_input("contrasts", subject.rows, variable)
         row_groups = _RowGroups.of("contrasts", subject.rows, by, [variable])
         if at is None and subject.rows.levels(variable) is None:
             pairs = _with_step(subject, variable, row_groups.without_missing(subject.rows, variable), groups, step)
@@ -263,7 +263,7 @@ class AverageEffects(ABC):
         Parameters are those of ``effects``. Rows that miss the input are left out.
         """
         subject, frame = self._prepare("slopes", groups, level, data, weights, covariance)
-        require_input("slopes", subject.rows, variable)
+        check_input("slopes", subject.rows, variable)
         if subject.rows.levels(variable) is not None:
             raise ValueError(f"slopes: {variable!r} is a category; contrasts({variable!r}) compares its levels.")
         row_groups = _RowGroups.of("slopes", subject.rows, by, [variable]).without_missing(subject.rows, variable)
