@@ -71,7 +71,7 @@ def predict(
     tables.require_columns(frame, keep, "--keep")
     tables.require_columns(frame, columns, "The model needs a column that the table lacks")
     inputs = tables.with_plain_numbers(frame[columns], text)
-    table = predicted_files.predicted(fitted, inputs, frame[kept], classes, **added)
+    table = predicted_files.predict_frame(fitted, inputs, frame[kept], classes, **added)
     tables.write(table if change is None else change(table), out, force=force)
 
 

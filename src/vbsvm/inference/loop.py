@@ -105,7 +105,7 @@ class OptimizeResult:
         return self.likelihood == self.likelihood.exact
 
     @property
-    def waits(self) -> bool:
+    def bounds_deferred(self) -> bool:
         """Whether its bounds are yet to be maximised."""
         return self._later is not None
 
@@ -115,7 +115,7 @@ class OptimizeResult:
             raise KeyboardInterrupt
         return self
 
-    def bounded(self, source: Source) -> "OptimizeResult":
+    def with_bounds(self, source: Source) -> "OptimizeResult":
         """The same with its bounds."""
         return self if self._later is None else replace(self, bounds=self._later(source), _later=None)
 

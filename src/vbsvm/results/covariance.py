@@ -59,7 +59,7 @@ class NormalIntervals:
         return np.sqrt(self.variances)
 
     @property
-    def signs(self) -> Array:
+    def sign_probabilities(self) -> Array:
         """Probabilities that coefficients are positive."""
         certain = np.where(self.mean == 0.0, 0.0, np.copysign(np.inf, self.mean))
         return self._below(np.divide(self.mean, self._sd, out=certain, where=self._sd > 0))
@@ -104,7 +104,7 @@ def _has_posterior(fit: "Fit") -> bool:
     if state.missing is not None or state.gates is not None or not _can_form(fit):
         return False
     estimate = _stored_estimate(fit, POSTERIOR)
-    if estimate is None and fit._rows is not None and fit._rows.responds:
+    if estimate is None and fit._rows is not None and fit._rows.affords_response:
         estimate = fit._rows.covariance(POSTERIOR)
     return estimate is not None and estimate.covariance is not None
 
@@ -116,7 +116,7 @@ def _has_robust(fit: "Fit") -> bool:
     if rows is None:
         estimate = _stored_estimate(fit, ROBUST)
         return estimate is not None and estimate.covariance is not None
-    return (state.missing is None or rows.imputes) and (rows.units is None or rows.units.n_units > 1)
+    return (state.missing is None or rows.imputable) and (rows.units is None or rows.units.n_units > 1)
 
 
 def _has_curvature(fit: "Fit") -> bool:
@@ -275,8 +275,8 @@ def margin_warning(fit: "Fit") -> str:
 
 def warn_of_margin(fit: "Fit") -> None:
     """Warn once if many observations lie on the margin."""
-    if "margin" not in fit._told:
-        fit._told["margin"] = margin_warning(fit)
-        if fit._told["margin"]:
+    if "margin" not in fit._warned:
+        fit._warned["margin"] = margin_warning(fit)
+        if fit._warned["margin"]:
             whose = "" if fit.classes[0] is not None else f"{fit.classes[1]!s} against the rest: "
-            warn_user(f"{whose}{fit._told['margin']}", ReliabilityWarning)
+            warn_user(f"{whose}{fit._warned['margin']}", ReliabilityWarning)

@@ -67,8 +67,8 @@ def _average(fit: "Fit", scores: Scores, encoded: Encoded) -> Scores:
     if fit.reader is None:
         return scores
     if encoded.candidates is not None:
-        scores = prediction.averaged(scores, *_candidate_weights(fit, encoded.candidates, encoded.table))
-    return prediction.require_finite(fit, scores, encoded)
+        scores = prediction.average_candidates(scores, *_candidate_weights(fit, encoded.candidates, encoded.table))
+    return prediction.check_finite(fit, scores, encoded)
 
 
 def _classes(fit: "Fit", encoded: Encoded) -> NDArray[Any]:
@@ -164,7 +164,7 @@ def summed_slopes(fit: "Fit", encoded: Encoded, of_rows: Array) -> Array:
 
 def score_changes(fit: "Fit", encoded: Encoded, changes: Array) -> Array:
     """Changes of the rows' scores by changes of the columns' coefficients (each a row of ``changes``)."""
-    changes_of_candidates = prediction.scores_at(fit, encoded, changes)
+    changes_of_candidates = prediction.scores_of_coefficients(fit, encoded, changes)
     if encoded.candidates is None:
         return changes_of_candidates
     _, shares = _candidate_weights(fit, encoded.candidates, encoded.table)

@@ -292,5 +292,5 @@ def predict_by_refits(
                 continue
             yield (
                 number[pass_order(subset)],
-                RowPredictions.from_scores([fit.scores_of(subset) for fit in fits], links(fits)),
+                RowPredictions.from_scores([fit.score_unseen(subset) for fit in fits], links(fits)),
             )
