@@ -386,7 +386,7 @@ class _Problem:
         )
         self.evaluations += 1
         sums = self.source.total(kernel)
-        total = np.einsum("gjk,jgk->gk", along, centred) + sums.bends.total()
+        total = np.einsum("gjk,jgk->gk", along, centred) + sums.second_sums.total()
         return 0.5 * S @ (sums.core + np.einsum("gk,jgk->j", groups.weights * total, centred))
 
 

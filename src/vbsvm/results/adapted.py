@@ -203,7 +203,7 @@ class _Groups:
         n_core = draws.shape[2] - len(self.places) * q
         core = _normal_from_draws(sample.flat[:, :n_core])
         shapes = tuple(factor.shape for factor in self.rows.factors)
-        priors = [NaturalEffects.of_prior(p, len(self.group_index), n_core) for p in self.precisions]
+        priors = [NaturalEffects.from_prior(p, len(self.group_index), n_core) for p in self.precisions]
         components, shares = self._adapt(self.spec.likelihood.exact, core, shapes, priors)
         effects = mixture([p.distribution for p in components], shares)
         tail = np.empty((*draws.shape[:2], self.n_groups, q))
@@ -229,10 +229,10 @@ class _Groups:
 
     def _priors(self, before: ArrowGaussian) -> list[NaturalEffects]:
         known, old = self.known_groups
-        priors = [NaturalEffects.of_prior(p, len(self.group_index), len(before.core.mean)) for p in self.precisions]
+        priors = [NaturalEffects.from_prior(p, len(self.group_index), len(before.core.mean)) for p in self.precisions]
         if not known.any():
             return priors
-        effects, positions = NaturalEffects.of(before, old), np.flatnonzero(known)
+        effects, positions = NaturalEffects.from_distribution(before, old), np.flatnonzero(known)
         return [_with_previous(prior, effects, positions) for prior in priors]
 
     def _combine(self, before: ArrowGaussian, learned: ArrowGaussian) -> ArrowGaussian:
