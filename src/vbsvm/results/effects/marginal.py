@@ -298,7 +298,7 @@ class _RowGroups:
     by: list[str]
     labels: list[tuple[Any, ...]]
     codes: NDArray[np.intp]
-    weights_in_groups: Array
+    weights: Array
 
     @staticmethod
     def of(what: str, rows: EffectRows, by: Any, variables: Sequence[str]) -> "_RowGroups":
@@ -309,14 +309,14 @@ class _RowGroups:
         codes, labels = groups_of(what, rows, names)
         return _RowGroups(names, labels, codes, weights_in_groups(rows.weights, codes, len(labels)))
 
-    def knowing(self, rows: EffectRows, variable: str) -> "_RowGroups":
+    def without_missing(self, rows: EffectRows, variable: str) -> "_RowGroups":
         """The groups without rows in which a numeric variable is missing."""
         codes = np.where(np.isfinite(_numbers(rows, variable)), self.codes, -1)
         there = np.bincount(codes[codes >= 0], minlength=len(self.labels)) > 0
         if not there.all():
             label = dict(zip(self.by, self.labels[int(np.argmin(there))], strict=True))
             raise ValueError(f"{variable!r} is missing in all rows with {label}: nothing can be averaged there.")
-        return replace(self, codes=codes, shares=weights_in_groups(rows.weights, codes, len(self.labels)))
+        return replace(self, codes=codes, weights=weights_in_groups(rows.weights, codes, len(self.labels)))
 
 
 def _for_user(subject: Subject, table: "pd.DataFrame") -> Any:
