@@ -538,7 +538,7 @@ def test_rows_that_are_left_out_of_calibration_hardly_matter(client, monkeypatch
     X, y = data(n=3000)
     rows = in_chunks(X, (1000,) * 3), in_chunks(y, (1000,) * 3)
     whole = DaskVBSVC().fit(*rows).slopes_
-    monkeypatch.setattr(training_rows, "MOST_LEFT_OUT", 1000)
+    monkeypatch.setattr(training_rows, "MAX_LEFT_OUT", 1000)
     thinned = DaskVBSVC().fit(*rows).slopes_
     assert thinned != pytest.approx(whole, rel=1e-12)
     np.testing.assert_allclose(thinned, whole, rtol=0.3)

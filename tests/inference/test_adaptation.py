@@ -23,13 +23,13 @@ def test_beside_the_core_of_a_fit_its_groups_are_found_again(bound, term):
     y = rng.uniform(size=len(g)) < expit(2 * (0.3 + x + rng.normal(0, 1.5, 25)[g]))
     data = pd.DataFrame({"x": x, "g": g, "item": item, "y": y})
     fit = Model(f"y ~ x + {term}", data, likelihood="hinge").fit(Variational(bound=bound, tol=1e-11, max_iter=20_000))
-    groups = _Groups.of(fit.spec, _Rows.read(fit, fit.reader, data, None), fit.outcome.state)
+    groups = _Groups.from_rows(fit.spec, _Rows.from_data(fit, fit.reader, data, None), fit.outcome.state)
     known = fit.outcome.state.coefficients
-    prior = NaturalEffects.of_prior(groups.precisions[0], 25, len(known.core.mean))
+    prior = NaturalEffects.from_prior(groups.precisions[0], 25, len(known.core.mean))
     found = adapt(fit.outcome.likelihood, known.core, known.shapes, None, groups.rows, prior).distribution
     sds = np.sqrt(np.einsum("gqq->gq", known.effect_covariances))
     assert np.abs((found.effects - known.effects) / sds).max() < 1e-3
     np.testing.assert_allclose(found.effect_covariances, known.effect_covariances, rtol=1e-2, atol=1e-4)
-    far = NaturalEffects.of_prior(4.0 * groups.precisions[0], 25, len(known.core.mean))
+    far = NaturalEffects.from_prior(4.0 * groups.precisions[0], 25, len(known.core.mean))
     moved = adapt(fit.outcome.likelihood, known.core, known.shapes, None, groups.rows, far).distribution
     assert np.abs((moved.effects - known.effects) / sds).max() > 0.1  # another prior is noticed

@@ -89,14 +89,14 @@ def test_checkpoints_are_written_less_often_where_that_takes_long(alone, tmp_pat
 
     def sweep_for_a_second(self, k, run, end):
         clock[0] += 1.0
-        return run.advanced(end)
+        return run.advance_to(end)
 
     def write_for_a_second(*arguments):
         clock[0] += 1.0
         writes.append(clock[0])
 
     monkeypatch.setattr(chains.time, "perf_counter", lambda: clock[0])
-    monkeypatch.setattr(chains._Hands, "advanced", sweep_for_a_second)
+    monkeypatch.setattr(chains._ChainPool, "advance_to", sweep_for_a_second)
     monkeypatch.setattr(chains, "write_checkpoint", write_for_a_second)
     X, y = table()
     fitted(X, y, replace(SHORT, draws=200, checkpoint=tmp_path / "run.chains"))

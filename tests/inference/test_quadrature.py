@@ -227,7 +227,7 @@ class TestAtOnce:
     @pytest.fixture
     def fit(self):
         fit = Model("y ~ x + (1 | g)", grouped(), likelihood="logistic").fit()
-        assert fit.outcome.waits
+        assert fit.outcome.bounds_deferred
         return fit
 
     def test_the_bound_is_that_of_the_exact_climb(self, fit):
@@ -279,7 +279,7 @@ class TestAtOnce:
         fit.save(tmp_path / "fit.vbsvm")
         for back in (vbsvm.load(tmp_path / "fit.vbsvm"), pickle.loads(pickle.dumps(fit)), fit._without_rows()):
             assert back.elbo == fit.elbo
-            assert not back.outcome.waits
+            assert not back.outcome.bounds_deferred
 
     def test_it_ends_where_it_ends_after_a_climb(self, fit):
         spec, source = fit.spec, fit._rows.source
@@ -293,7 +293,7 @@ class TestAtOnce:
         model = Model("y ~ x + (1 | g)", grouped(), {"fixed": Ridge()}, likelihood="logistic")
         outcome = model.fit().outcome
         assert outcome.integrated
-        assert not outcome.waits
+        assert not outcome.bounds_deferred
 
     def test_without_fixed_effects(self):
         fit = Model("y ~ 0 + (1 | g)", grouped(), likelihood="logistic").fit()

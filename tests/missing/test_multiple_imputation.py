@@ -240,7 +240,7 @@ class TestSpreads:
         assert np.isfinite(weighted.summary()["sd"]).all()
 
     def test_large_tables_go_by_the_curvature_and_a_newton_step(self, fitted, table, monkeypatch):
-        monkeypatch.setattr("vbsvm.results.training_rows.MOST_RESPONDING", 0)
+        monkeypatch.setattr("vbsvm.results.training_rows.MAX_RESPONDING", 0)
         found = VBSVC().fit(*table).summary()
         assert "curvature" in found.attrs["spreads"]
         np.testing.assert_allclose(found["sd"], fitted.summary()["sd"], rtol=0.35)

@@ -77,12 +77,12 @@ class TestLearning:
         f = rng.standard_t(3, size=300)
         s, u = rng.gamma(2.0, size=300), np.where(rng.random(300) < 0.3, rng.gamma(1.0, size=300), 0.0)
         y = labels(rng, expit([0.5, 2.0, 8.0][seed % 3] * f / np.sqrt(1 + (seed > 2) * f * f)))
-        objective = calibration._Objective.of(LeftOutScores(y, s, f, u, 0.3))
+        objective = calibration._Objective.from_scores(LeftOutScores(y, s, f, u, 0.3))
         learned = calibrate(objective.rows)
         a, b = learned.slope, learned.bend
-        found = objective.at(np.array([np.log(a), b * a * a * objective.square]))[0]
+        found = objective.evaluate(np.array([np.log(a), b * a * a * objective.square]))[0]
         best = min(
-            minimize(lambda x: objective.at(np.array([x[0], abs(x[1])]))[0], x0, method="Nelder-Mead").fun
+            minimize(lambda x: objective.evaluate(np.array([x[0], abs(x[1])]))[0], x0, method="Nelder-Mead").fun
             for x0 in ([0.0, 0.1], [1.0, 1.0], [0.0, 10.0])
         )
         assert found <= best + 1e-6 * abs(best)
@@ -91,12 +91,12 @@ class TestLearning:
         rng = np.random.default_rng(1)
         f = rng.standard_normal(50)
         rows = LeftOutScores(labels(rng, expit(f)), rng.gamma(2.0, size=50), f, rng.gamma(1.0, size=50), -0.4)
-        objective, at = calibration._Objective.of(rows), np.array([0.3, 0.7])
-        _, gradient, _ = objective.at(at)
-        changes = [(objective.at(at + d)[0] - objective.at(at - d)[0]) / 2e-6 for d in 1e-6 * np.eye(2)]
+        objective, at = calibration._Objective.from_scores(rows), np.array([0.3, 0.7])
+        _, gradient, _ = objective.evaluate(at)
+        changes = [(objective.evaluate(at + d)[0] - objective.evaluate(at - d)[0]) / 2e-6 for d in 1e-6 * np.eye(2)]
         np.testing.assert_allclose(gradient, changes, rtol=1e-6)
         # Without labels of its own the objective would be another one.
-        wrong = calibration._Objective.of(replace(rows, y=-rows.y)).at(at)[1]
+        wrong = calibration._Objective.from_scores(replace(rows, y=-rows.y)).evaluate(at)[1]
         assert np.abs(wrong - changes).max() > 1
 
     def test_a_known_curve_is_found_again(self):
@@ -114,11 +114,11 @@ class TestLearning:
         f = rng.standard_t(4, size=20_000)
         rows = rows_of(labels(rng, expit(f)), f, rng.gamma(2.0, size=len(f)))
         binned = calibrate(rows)
-        monkeypatch.setattr(calibration, "MOST_ROWS", 10**9)
+        monkeypatch.setattr(calibration, "MAX_ROWS", 10**9)
         plain = calibrate(rows)
         assert binned.slope == pytest.approx(plain.slope, rel=1e-4)
         assert binned.bend == pytest.approx(plain.bend, rel=1e-3, abs=1e-5)
-        monkeypatch.setattr(calibration, "MOST_ROWS", 10)
+        monkeypatch.setattr(calibration, "MAX_ROWS", 10)
         monkeypatch.setattr(calibration, "BINS", 8)
         assert abs(calibrate(rows).slope - plain.slope) > 1e-3 * plain.slope
 

@@ -79,7 +79,7 @@ def test_a_file_has_what_tables_show_and_says_what_it_lacks(mixed, clf, tmp_path
     for kind in (None, *KINDS):
         pd.testing.assert_frame_equal(back.summary(covariance=kind), mixed.summary(covariance=kind))
     pd.testing.assert_frame_equal(back.variance_components(), mixed.variance_components())
-    monkeypatch.setattr(training_rows, "MOST_RESPONDING", 0)
+    monkeypatch.setattr(training_rows, "MAX_RESPONDING", 0)
     large = VBSVC().fit(*_rows(clf))
     assert "by the curvature at the mean" in large.summary().attrs["spreads"]
     large.save(tmp_path / "l")

@@ -12,7 +12,7 @@ from sklearn.model_selection import cross_val_score
 from vbsvm import VBSVC, Model, ReliabilityWarning, VBLogistic, cross_validate, load, plots
 from vbsvm.results.comparison.leave_one_out import left_out_rows
 from vbsvm.results.covariance import margin_warning
-from vbsvm.results.effects.check import CHECKED, NOT_CHECKED, misfit, parts_of
+from vbsvm.results.effects.check import CHECKED, NOT_CHECKED, misfit, quantile_bins
 
 
 def categories(n=1500, seed=0):
@@ -111,10 +111,10 @@ class TestTest:
         assert misfit(codes, p, y, np.ones(1000)) is None
 
     def test_parts_are_fifths_or_fewer(self):
-        codes = parts_of(np.r_[np.arange(100.0), np.nan])
+        codes = quantile_bins(np.r_[np.arange(100.0), np.nan])
         np.testing.assert_array_equal(np.bincount(codes[:100]), 20)
         assert codes[100] == -1
-        assert len(np.unique(parts_of(np.r_[np.zeros(90), np.arange(10.0)]))) == 2
+        assert len(np.unique(quantile_bins(np.r_[np.zeros(90), np.arange(10.0)]))) == 2
 
 
 def test_a_cell_that_is_off_is_named_with_both_numbers(fit, data):
@@ -125,7 +125,7 @@ def test_a_cell_that_is_off_is_named_with_both_numbers(fit, data):
         r"is (0\.\d+) where b is (\w), and the observed proportion is (0\.\d+) \((\d+) observations", message
     ).groups()
     here = (data["b"] == level).to_numpy()
-    chances = np.exp(left_out_rows([fit]).log_chances[:, 1])
+    chances = np.exp(left_out_rows([fit]).log_probabilities[:, 1])
     assert float(predicted) == pytest.approx(chances[here].mean(), abs=6e-4)
     assert float(observed) == pytest.approx(data["y"][here].mean(), abs=6e-4)
     assert int(n) == here.sum()

@@ -188,7 +188,7 @@ class TestWhichWay:
     def test_rows_of_high_leverage_are_refitted(self, monkeypatch):
         X, y = table(250, 3, 0, [1.0])
         X[:4, 2], X[4:, 2] = [30.0, -25.0, 20.0, -15.0], 0.01 * X[4:, 2]
-        monkeypatch.setattr(leave_one_out, "MOST_LEVERAGE", 0.3)
+        monkeypatch.setattr(leave_one_out, "MAX_LEVERAGE", 0.3)
         clf = VBSVC().fit(X, y)
         found, approximate, true = (clf.left_out_predictions(refits=some) for some in (200, 0, 250))
         same = found.log_probability == true.log_probability
@@ -317,7 +317,7 @@ class TestComparison:
             rows = Model(formula, data, likelihood="logistic").fit()._rows
             given = rows.order if rows.given is None else rows.given[rows.order]
             truth = data["y"].to_numpy()[given]
-            sets = leave_one_out._folds(truth, given, np.ones(60, dtype=bool), 7)
+            sets = leave_one_out._stratified_folds(truth, given, np.ones(60, dtype=bool), 7)
             left.append([sorted(given[one]) for one in sets])
             shares = [truth[one].mean() for one in sets]
             assert max(shares) - min(shares) < 0.2
@@ -331,7 +331,7 @@ class TestComparison:
         assert "It may be far off for groups: variance components" in shown
 
     def test_methods_may_differ(self, fits, monkeypatch):
-        monkeypatch.setattr(leave_one_out, "MOST_LEVERAGE", 0.1)
-        monkeypatch.setattr(leave_one_out, "ROWS_FOR_A_FACTOR", 0)
+        monkeypatch.setattr(leave_one_out, "MAX_LEVERAGE", 0.1)
+        monkeypatch.setattr(leave_one_out, "MIN_ROWS_PER_FACTOR", 0)
         shown = " ".join(repr(compare_models(fits)).split())
         assert "observations refitted (groups)" in shown

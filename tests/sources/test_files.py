@@ -258,7 +258,7 @@ def test_left_out_predictions_are_in_the_order_of_the_files(tmp_path):
 
 def test_probabilities_of_many_rows_are_learned_from_some_of_them(tmp_path, monkeypatch):
     frame = table(4000)
-    monkeypatch.setattr(training_rows, "MOST_LEFT_OUT", 1000)
+    monkeypatch.setattr(training_rows, "MAX_LEFT_OUT", 1000)
     monkeypatch.setattr(Memory, "_block_rows", lambda self: 100)
     whole = VBSVC().fit(frame[INPUTS], frame["y"])
     found = VBSVC().fit_files(written(frame, tmp_path / "d", (0, 4000), row_group_size=500), "y", features=INPUTS)

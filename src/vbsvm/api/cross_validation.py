@@ -18,7 +18,7 @@ from vbsvm.base.settings import check_whole
 from vbsvm.design import frames
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
-from vbsvm.results.comparison.left_out import CrossValidation, LeftOutPredictions, summarised
+from vbsvm.results.comparison.left_out import CrossValidation, LeftOutPredictions, measures_by_fold
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -135,7 +135,7 @@ def _result(
         f"{len(tested)} rows, left out by {found.scheme}. se: standard error with {units} as independent units; it "
         "does not know that fits of different folds have rows in common."
     )
-    return CrossValidation(model.formula, summarised(found, fold, groups), predictions, note, found)
+    return CrossValidation(model.formula, measures_by_fold(found, fold, groups), predictions, note, found)
 
 
 @final

@@ -20,7 +20,7 @@ from vbsvm.inference.variational import Variational
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Prior
 from vbsvm.results.fit import Fit
-from vbsvm.results.fit_predictions import PartAnswer
+from vbsvm.results.fit_predictions import PartitionMethod
 from vbsvm.sources.cluster import Cluster, delayed, header, is_collection, partitions, split_target
 
 
@@ -120,7 +120,7 @@ class DaskClassifier(ClassifierMixin, Estimator):
         inputs.read_columns(self, header(X), reset=False)
         if example.ndim == 2 and example.shape[1] == 1:
             example = example[:, 0]
-        return PartAnswer(method.__name__, name, self.classes_, example).of(model, X)
+        return PartitionMethod(method.__name__, name, self.classes_, example).of(model, X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | None = None) -> float:
         """Share of the rows whose class is predicted; computed at once. Arguments are those of ``fit``."""

@@ -25,7 +25,7 @@ from vbsvm.model.sweep import pass_rows
 from vbsvm.results import prediction
 from vbsvm.results.fit import Fit
 from vbsvm.results.fit_predictions import mean_scores
-from vbsvm.results.history import Worst
+from vbsvm.results.history import WorstMixing
 from vbsvm.sources.distributed import Distributed, InMemory
 
 # Rows that are scored first; twice as many next, until every class has been assigned.
@@ -85,7 +85,7 @@ def _undetermined(fit: Fit) -> Iterator[tuple[str, str]]:
             yield factor.name, "one observation for each level"
 
 
-def _why_not_mixed(what: str, worst: Worst, inference: Gibbs, spec: Spec) -> str:
+def _why_not_mixed(what: str, worst: WorstMixing, inference: Gibbs, spec: Spec) -> str:
     """Say that chains have not mixed, and what to do."""
     rhat = f"{worst.rhat_of!r} has an R-hat of {worst.rhat:.3f} (up to {diagnostics.MAX_RHAT} is good), and "
     n_tune = inference.n_tune(warm=inference.suits_warm_start(spec))

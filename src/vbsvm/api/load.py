@@ -10,7 +10,7 @@ import numpy as np
 from vbsvm.api import validation
 from vbsvm.api.estimator import LEARNED, Classifier
 from vbsvm.api.svc import VBSVC, VBLogistic
-from vbsvm.results.consistency import require_agreement
+from vbsvm.results.consistency import check_agreement
 from vbsvm.results.fit import Fit
 from vbsvm.storage import saving
 
@@ -37,7 +37,7 @@ def load(path: str | os.PathLike[str]) -> Fit | VBSVC | VBLogistic:
 
 def _fit(content: Mapping[str, Any]) -> Fit:
     fit = saving.REGISTRY.make(Fit, content)
-    require_agreement(fit)
+    check_agreement(fit)
     return fit
 
 

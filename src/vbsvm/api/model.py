@@ -223,7 +223,7 @@ class Model:
 
     def __repr__(self) -> str:
         """The formula and the number of rows."""
-        facts = Facts.of(self._task.source, self.n_dropped)
+        facts = Facts.from_source(self._task.source, self.n_dropped)
         left_out = f", {facts.left_out}" if facts.left_out else ""
         return visible(f"<Model {self.formula}: {facts.n_rows} rows{left_out}>")
 
@@ -239,7 +239,7 @@ class Model:
     def _outline(self) -> Outline:
         task, reader = self._task, self._task.reader
         assert reader is not None
-        facts = Facts.of(task.source, self.n_dropped)
+        facts = Facts.from_source(task.source, self.n_dropped)
         return Outline(self.formula, facts, self.classes, self.spec, task.plan, keys(reader))
 
 

@@ -103,7 +103,7 @@ class Learner:
 
     def _absorb(self, task: Task, past: _Remembered | None, stream: Stream | None) -> tuple[_Remembered, Fit]:
         """One model's part."""
-        rows, facts, before = _dense(task.source), Facts.of(task.source), None
+        rows, facts, before = _dense(task.source), Facts.from_source(task.source), None
         if past is None or stream is None:
             outcome = self.inference.run(task.spec, rows).finished()
             fit = task.result(outcome)

@@ -122,7 +122,7 @@ class Task:
             self.reader,
             self.missing_data.population(self.source, outcome) if incomplete else None,
             self.missing_data.missing_patterns,
-            Facts.of(self.source, self.n_dropped),
+            Facts.from_source(self.source, self.n_dropped),
             _rows=rows,
         )
 

@@ -71,7 +71,7 @@ def predict(
     tables.require_columns(frame, keep, "--keep")
     tables.require_columns(frame, columns, "The model needs a column that the table lacks")
     inputs = tables.with_plain_numbers(frame[columns], text)
-    table = predicted_files.predicted(fitted, inputs, frame[kept], classes, **added)
+    table = predicted_files.predict_frame(fitted, inputs, frame[kept], classes, **added)
     tables.write(table if change is None else change(table), out, force=force)
 
 
@@ -270,7 +270,7 @@ def described(fitted: Any, covariance: str | None = None) -> str:
         return str(fitted._showing(covariance))
     if len(fitted.fit_) == 1:
         return str(fitted.fit_[0]._showing(covariance))
-    return display.of_several_classes(
+    return display.multiclass_text(
         fitted.fit_, tables.join_names(fitted.classes_), fitted.summary(covariance=covariance)
     )
 
@@ -327,7 +327,7 @@ def demo(report: str) -> None:
 def reproduce(arguments: tuple[str, ...]) -> None:
     """Run the numerical experiments of the paper again; they are in vbsvm's repository and source distribution."""
     raise click.ClickException(
-        "The paper's experiments are not a part of the installed package. Clone the repository of vbsvm, or unpack its "
-        "source distribution (pip download --no-deps --no-binary vbsvm vbsvm), and run there: python -m reproduction "
-        + (" ".join(arguments) or "all")
+        "The paper's experiments are not a part of the installed package. Clone the repository of vbsvm, or "
+        "unpack its source distribution (pip download --no-deps --no-binary vbsvm vbsvm), and run there: python "
+        "-m reproduction " + (" ".join(arguments) or "all")
     )

@@ -20,9 +20,9 @@ from vbsvm.model.layouts.arrow_rows import ArrowRows
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.likelihoods.base import Likelihood, RowTerms
 
-MOST_STEPS = 500
+MAX_STEPS = 500
 # A climb ends where steps are shorter than this share of a standard deviation, or have been halved to that share.
-ENOUGH = 1e-7
+TOLERANCE = 1e-7
 # What rounding may take from a bound.
 ROUNDING = 1e-12
 
@@ -30,46 +30,46 @@ ROUNDING = 1e-12
 @final
 @dataclass(frozen=True, eq=False)
 class NaturalEffects:
-    """q(u | x) ∝ exp(−½ uᵀDu + uᵀ(r − Bx)) of each group: D (m × q × q), B (m × q × p) and r (m × q)."""
+    """Natural parameters of q(u | x) ∝ exp(−½ uᵀDu + uᵀ(r − Bx)) of m groups: D (m×q×q), B (m×q×p), r (m×q)."""
 
     precision: Array
     border: Array
     right: Array
 
     @staticmethod
-    def of_prior(precision: Array, n_groups: int, n_core: int) -> "NaturalEffects":
-        """New groups, of which nothing is known but the precision (q × q) of their effects."""
+    def from_prior(precision: Array, n_groups: int, n_core: int) -> "NaturalEffects":
+        """Prior of new groups, from the precision (q × q) of their effects."""
         q = len(precision)
         zeros = np.zeros((n_groups, q, n_core)), np.zeros((n_groups, q))
         return NaturalEffects(np.broadcast_to(precision, (n_groups, q, q)), *zeros)
 
     @staticmethod
-    def of(known: ArrowGaussian, which: NDArray[np.intp]) -> "NaturalEffects":
-        """Groups of a distribution."""
-        inverse = np.linalg.inv(known.root[which])
+    def from_distribution(distribution: ArrowGaussian, which: NDArray[np.intp]) -> "NaturalEffects":
+        """Natural parameters of some groups of a distribution."""
+        inverse = np.linalg.inv(distribution.root[which])
         precision = inverse.transpose(0, 2, 1) @ inverse
-        border = precision @ known.link[which]
-        right = np.einsum("gqr,gr->gq", precision, known.effects[which]) + border @ known.core.mean
+        border = precision @ distribution.link[which]
+        right = np.einsum("gqr,gr->gq", precision, distribution.effects[which]) + border @ distribution.core.mean
         return NaturalEffects(precision, border, right)
 
-    def plus(self, rows: ArrowRows, gates: Gates | None, u: Array, w: Array) -> "NaturalEffects":
-        """With what rows add by their right sides u and weights w; only the core has gates."""
+    def add_rows(self, rows: ArrowRows, gates: Gates | None, u: Array, w: Array) -> "NaturalEffects":
+        """Add the contributions of rows with right sides u and weights w; only the core has gates."""
         gram, right = rows.gram(w), rows.cross(u).tail.to_array()
         border = gram.border if gates is None else gram.border * gates.by_coefficient[: gram.border.shape[2]]
         return NaturalEffects(self.precision + gram.corner, self.border + border, self.right + right)
 
-    def towards(self, other: "NaturalEffects", share: Array) -> "NaturalEffects":
-        """Move a share of the way, which each group has for itself."""
+    def interpolate(self, other: "NaturalEffects", share: Array) -> "NaturalEffects":
+        """Interpolate towards other parameters by a fraction for each group."""
         ours, theirs = (self.precision, self.border, self.right), (other.precision, other.border, other.right)
-        wide = share[:, None, None], share[:, None, None], share[:, None]
-        return NaturalEffects(*(one + by * (two - one) for one, two, by in zip(ours, theirs, wide, strict=True)))
+        fractions = share[:, None, None], share[:, None, None], share[:, None]
+        return NaturalEffects(*(a + fraction * (b - a) for a, b, fraction in zip(ours, theirs, fractions, strict=True)))
 
-    def joined(self, other: "NaturalEffects", which: NDArray[np.bool_]) -> "NaturalEffects":
-        """Groups of the other where it says so."""
-        return self.towards(other, which.astype(np.float64))
+    def replace_where(self, other: "NaturalEffects", which: NDArray[np.bool_]) -> "NaturalEffects":
+        """Replace the groups of the mask by those of ``other``."""
+        return self.interpolate(other, which.astype(np.float64))
 
-    def beside(self, core: DenseGaussian, shapes: tuple[tuple[int, int], ...]) -> ArrowGaussian:
-        """The distribution, with that of the core."""
+    def with_core(self, core: DenseGaussian, shapes: tuple[tuple[int, int], ...]) -> ArrowGaussian:
+        """Joint distribution of the effects and the core."""
         root: Array = (
             np.linalg.inv(np.linalg.cholesky(self.precision)).transpose(0, 2, 1).astype(np.float64, copy=False)
         )
@@ -77,19 +77,19 @@ class NaturalEffects:
         effects = (root @ (half @ (self.right - self.border @ core.mean)[:, :, None]))[:, :, 0]
         return ArrowGaussian(core, effects, root, root @ (half @ self.border), shapes)
 
-    def expected(self, at: ArrowGaussian) -> Array:
+    def expected(self, q: ArrowGaussian) -> Array:
         """E[−½ uᵀDu + uᵀ(r − Bx)] of each group, and the entropy of u given x."""
-        spread = np.einsum("gqr,gqr->g", self.precision, at.effect_covariances)
-        quadratic = np.einsum("gq,gqr,gr->g", at.effects, self.precision, at.effects)
-        with_core = np.einsum("gqp,gqp->g", self.border, at.link @ at.core.covariance)
-        linear = np.einsum("gq,gq->g", at.effects, self.right - self.border @ at.core.mean)
-        return -0.5 * (spread + quadratic) + linear + with_core + np.log(np.einsum("gqq->gq", at.root)).sum(axis=1)
+        trace = np.einsum("gqr,gqr->g", self.precision, q.effect_covariances)
+        quadratic = np.einsum("gq,gqr,gr->g", q.effects, self.precision, q.effects)
+        with_core = np.einsum("gqp,gqp->g", self.border, q.link @ q.core.covariance)
+        linear = np.einsum("gq,gq->g", q.effects, self.right - self.border @ q.core.mean)
+        return -0.5 * (trace + quadratic) + linear + with_core + np.log(np.einsum("gqq->gq", q.root)).sum(axis=1)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Adapted:
-    """Where the climb of the groups ended: their distribution, the bound of each, and what each row adds there."""
+class AdaptedEffects:
+    """Result of the adaptation of groups: their distribution, each group's bound, and the terms of rows."""
 
     rows: ArrowRows
     gates: Gates | None
@@ -98,11 +98,11 @@ class Adapted:
     terms: RowTerms
 
     def by_curvature(self, prior: NaturalEffects, core: DenseGaussian) -> ArrowGaussian:
-        """The distribution by the curvature at the same mean, beside such a distribution of the core."""
+        """Distribution by the curvature at the same mean, joint with one of the core."""
         curvature = self.terms.w if self.terms.curvature is None else self.terms.curvature
-        effects = prior.plus(self.rows, self.gates, np.zeros_like(curvature), curvature)
-        found = effects.beside(core, self.distribution.shapes)
-        return replace(found, effects=self.distribution.effects)
+        effects = prior.add_rows(self.rows, self.gates, np.zeros_like(curvature), curvature)
+        distribution = effects.with_core(core, self.distribution.shapes)
+        return replace(distribution, effects=self.distribution.effects)
 
 
 def adapt(
@@ -112,43 +112,47 @@ def adapt(
     gates: Gates | None,
     rows: ArrowRows,
     prior: NaturalEffects,
-) -> Adapted:
-    """Climb over the rows from what was known of their groups; the rows' tail counts these groups."""
+) -> AdaptedEffects:
+    """Maximise the bound of each group's effects over the rows; the rows' last factor numbers these groups."""
     levels, n_groups, y, s = rows.tail.levels, rows.tail.n_levels, rows.y, rows.weights
 
-    def reached(effects: NaturalEffects) -> tuple[ArrowGaussian, RowTerms, Array]:
-        found = effects.beside(core, shapes)
-        f, v = found.effective(gates).row_moments(rows)
+    def evaluate(effects: NaturalEffects) -> tuple[ArrowGaussian, RowTerms, Array]:
+        q = effects.with_core(core, shapes)
+        f, v = q.effective(gates).row_moments(rows)
         terms = likelihood.terms(f, v, y, s, mean_field)
-        return found, terms, np.bincount(levels, s * terms.value, minlength=n_groups) + prior.expected(found)
+        return (
+            q,
+            terms,
+            np.bincount(levels, s * terms.value, minlength=n_groups) + prior.expected(q),
+        )
 
     effects, share = prior, np.ones(n_groups)
-    at, terms, bound = reached(effects)
-    for _ in range(MOST_STEPS):
-        target = prior.plus(rows, gates, terms.u, terms.w)
-        tried = effects.towards(target, share)
-        found, _, gained = reached(tried)
-        better = gained >= bound - ROUNDING * (1.0 + np.abs(bound))
-        sds = np.sqrt(np.einsum("gqq->gq", found.effect_covariances))
-        moved = (np.abs(found.effects - at.effects) / sds).max(axis=1) / share
-        effects = effects.joined(tried, better)
-        at, terms, bound = reached(effects)
+    current, terms, bound = evaluate(effects)
+    for _ in range(MAX_STEPS):
+        target = prior.add_rows(rows, gates, terms.u, terms.w)
+        trial = effects.interpolate(target, share)
+        q, _, trial_bound = evaluate(trial)
+        better = trial_bound >= bound - ROUNDING * (1.0 + np.abs(bound))
+        sds = np.sqrt(np.einsum("gqq->gq", q.effect_covariances))
+        change = (np.abs(q.effects - current.effects) / sds).max(axis=1) / share
+        effects = effects.replace_where(trial, better)
+        current, terms, bound = evaluate(effects)
         share = np.where(better, np.minimum(1.0, 2.0 * share), 0.5 * share)
-        if ((better & (moved < ENOUGH)) | (share < ENOUGH)).all():
+        if ((better & (change < TOLERANCE)) | (share < TOLERANCE)).all():
             break
-    return Adapted(rows, gates, at, bound, terms)
+    return AdaptedEffects(rows, gates, current, bound, terms)
 
 
 def mixture(components: Sequence[ArrowGaussian], weights: Array) -> ArrowGaussian:
-    """Normal distributions of the groups' effects given the core, with the moments of a mixture; weights × groups."""
+    """Moment-match a mixture of the groups' effects given the core; ``weights`` are components × groups."""
     if len(components) == 1:
         return components[0]
-    effects = np.einsum("kg,kgq->gq", weights, [one.effects for one in components])
-    link = np.einsum("kg,kgqp->gqp", weights, [one.link for one in components])
+    effects = np.einsum("kg,kgq->gq", weights, [c.effects for c in components])
+    link = np.einsum("kg,kgqp->gqp", weights, [c.link for c in components])
     covariance = np.zeros_like(components[0].root)
-    for w, one in zip(weights, components, strict=True):
-        off = one.effects - effects
-        given_core = one.root @ one.root.transpose(0, 2, 1) + off[:, :, None] * off[:, None, :]
+    for w, c in zip(weights, components, strict=True):
+        deviation = c.effects - effects
+        given_core = c.root @ c.root.transpose(0, 2, 1) + deviation[:, :, None] * deviation[:, None, :]
         covariance += w[:, None, None] * given_core
     root = cholesky(covariance[:, ::-1, ::-1])[:, ::-1, ::-1]
     return replace(components[0], effects=effects, root=root, link=link)

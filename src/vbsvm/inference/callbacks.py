@@ -24,12 +24,12 @@ SECONDS_BETWEEN = SECONDS_BEFORE = 5.0
 
 
 class Callback:
-    """What is called in the optimisations of one run, one after another; this one does nothing."""
+    """Callback of the optimisations of a run, which does nothing by default."""
 
     _line: SharedLine | None = None
 
     def previous(self) -> "OptimizeResult | None":
-        """How the next optimisation ended in an earlier run that was interrupted; None where it is new."""
+        """Result of the next optimisation in an earlier, interrupted run, or None."""
         return None
 
     def on_step(self, result: "OptimizeResult", tol: float) -> None:
@@ -49,7 +49,7 @@ NULL_CALLBACK = Callback()
 
 @final
 class ProgressCallback(Callback):
-    """Shows iterations on a line where somebody looks, once an optimisation in memory has taken some seconds."""
+    """Progress line in a terminal, shown once an optimisation has taken some seconds."""
 
     def __init__(self) -> None:
         self._line, self._begun, self._passes = SharedLine() if is_interactive() else None, time.monotonic(), 0
@@ -68,7 +68,7 @@ class ProgressCallback(Callback):
 
 @final
 class CheckpointCallback(Callback):
-    """Keeps the results of a run in a file, the last of them unfinished; and shows passes on a line.
+    """Saves the results of a run in a checkpoint file, the last one unfinished, and shows progress.
 
     The file is removed by ``finish``. One that can't be read, or belongs to another run, is not used.
     """
@@ -82,7 +82,7 @@ class CheckpointCallback(Callback):
 
     @staticmethod
     def digest(*content: Any) -> str:
-        """A short text that tells runs apart."""
+        """Digest that identifies a run."""
         digest = hashlib.sha256(__version__.encode())
         for part in content:
             tree, arrays = REGISTRY.encode(part, "a run")

@@ -27,13 +27,13 @@ _REGISTRY = Registry(CHAINS)
 ROUNDS = 40
 # Below this many seconds of work it is not worth it to start processes.
 WORTH_A_PROCESS = 8.0
-# Seconds between two checkpoints: at least these, and so many times those that it takes to write one.
+# Seconds between two checkpoints: at least SECONDS_BETWEEN, and WRITES_BETWEEN times those that writing takes.
 SECONDS_BETWEEN = 10.0
 WRITES_BETWEEN = 30.0
 
 
 class Chain(Protocol):
-    """A chain on its way."""
+    """Protocol of a Markov chain that is being run."""
 
     @property
     def done(self) -> int:
@@ -42,15 +42,15 @@ class Chain(Protocol):
 
     @property
     def content(self) -> tuple[object, ...]:
-        """What a checkpoint keeps."""
+        """Content for a checkpoint."""
         ...
 
-    def fresh(self) -> Self:
-        """The chain without its draws: what another process needs of it."""
+    def without_draws(self) -> Self:
+        """The chain without its draws, to be sent to another process."""
         ...
 
-    def after(self, part: Self) -> Self:
-        """Join what a part has drawn to what was there."""
+    def append(self, part: Self) -> Self:
+        """Append the draws of a continuation."""
         ...
 
 
@@ -60,7 +60,7 @@ C = TypeVar("C", bound=Chain)
 @final
 @dataclass(frozen=True, eq=False)
 class Run(Generic[C]):
-    """The chains of one model, and whether they go on in other processes (None before that is known).
+    """The chains of one model; ``elsewhere`` says whether they run in other processes (None if undecided).
 
     ``advance`` takes a chain to a number of sweeps; ``about`` tells this run from others in its checkpoint.
     """
@@ -77,27 +77,27 @@ class Run(Generic[C]):
         """Sweeps of each chain so far."""
         return self.chains[0].done
 
-    def advanced(self, end: int) -> "Run[C]":
-        """Sweep on to the end of the round in this process; the first one shows whether others are worth it."""
+    def advance_to(self, end: int) -> "Run[C]":
+        """Sweep all chains to ``end`` in this process; the first round decides whether others are worth it."""
         begin = time.perf_counter()
         chains = [self.advance((chain, end)) for chain in self.chains]
-        left = (time.perf_counter() - begin) * (self.sweeps - end) / (end - self.done)
-        worth = len(chains) > 1 and left > WORTH_A_PROCESS if self.elsewhere is None else self.elsewhere
+        seconds_left = (time.perf_counter() - begin) * (self.sweeps - end) / (end - self.done)
+        worth = len(chains) > 1 and seconds_left > WORTH_A_PROCESS if self.elsewhere is None else self.elsewhere
         return replace(self, chains=chains, elsewhere=worth)
 
-    def joined(self, parts: list[C]) -> "Run[C]":
-        """The chains with what other processes have drawn."""
-        return replace(self, chains=[one.after(two) for one, two in zip(self.chains, parts, strict=True)])
+    def append(self, parts: list[C]) -> "Run[C]":
+        """Append the draws of other processes."""
+        return replace(self, chains=[chain.append(part) for chain, part in zip(self.chains, parts, strict=True)])
 
 
 def run_rounds(runs: list[Run[C]], sweeps: int) -> tuple[list[Run[C]], bool]:
-    """Take all runs to their last sweep, in turn; and whether Ctrl-C ended that early."""
+    """Advance all runs to their last sweep, round by round; return them and whether Ctrl-C interrupted."""
     runs, checkpoints = list(runs), _Checkpoints()
-    with _progress(sweeps * len(runs)) as report, _Hands([run.advance for run in runs]) as hands:
+    with _progress(sweeps * len(runs)) as report, _ChainPool([run.advance for run in runs]) as pool:
         try:
             for end in dict.fromkeys(math.ceil(end) for end in np.linspace(0, sweeps, ROUNDS + 1)[1:]):
                 for k, run in enumerate(runs):
-                    runs[k] = hands.advanced(k, run, end)
+                    runs[k] = pool.advance_to(k, run, end)
                     report(sum(run.done for run in runs))
                 log.debug("%d of %d sweeps", end, sweeps)
                 checkpoints.write_if_due(runs)
@@ -110,10 +110,10 @@ def run_rounds(runs: list[Run[C]], sweeps: int) -> tuple[list[Run[C]], bool]:
     return runs, False
 
 
-class _Hands(Generic[C]):
-    """Where chains are swept: in this process, or in others once that is worth it.
+class _ChainPool(Generic[C]):
+    """Runs chains in this process, or in worker processes once that is worth it.
 
-    A process that others have started for work of their own (joblib, multiprocessing, Dask) starts none.
+    Within a worker of joblib, multiprocessing or Dask no further processes are started.
     """
 
     def __init__(self, advances: list[Callable[[tuple[C, int]], C]]) -> None:
@@ -121,42 +121,42 @@ class _Hands(Generic[C]):
         self._workers: Workers | None = None
         self._alone = multiprocessing.parent_process() is not None or getattr(sys, "frozen", False)
 
-    def advanced(self, k: int, run: Run[C], end: int) -> Run[C]:
-        """Run number ``k`` at the end of the round."""
+    def advance_to(self, k: int, run: Run[C], end: int) -> Run[C]:
+        """Advance run ``k`` to the end of the round."""
         if run.done >= end:
             return run
         n = min(len(run.chains), cpu_count())
         if not run.elsewhere or self._alone or n == 1:
-            return run.advanced(end)
+            return run.advance_to(end)
         try:
             if self._workers is None:
                 self._workers = Workers(self._advances, n)
-            return run.joined(self._workers.call(k, [(chain.fresh(), end) for chain in run.chains]))
+            return run.append(self._workers.call(k, [(chain.without_draws(), end) for chain in run.chains]))
         except WorkerError as error:
             self._alone = True
             self.__exit__()
             warnings.warn(f"Gibbs: the chains go on in one process, with the same draws ({error}).", stacklevel=2)
-            return run.advanced(end)
+            return run.advance_to(end)
 
     def __enter__(self) -> Self:
-        """Workers are started when they are needed."""
+        """Enter; workers are started on demand."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """And end with the run."""
+        """Close the workers."""
         if self._workers is not None:
             self._workers.close()
 
 
 class _Checkpoints:
-    """When chains are written to their files. A file that can't be written does not end a run."""
+    """Writes checkpoints from time to time; a failure to write does not end a run."""
 
     def __init__(self) -> None:
         self._due = time.perf_counter() + SECONDS_BETWEEN
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def write_if_due(self, runs: list[Run[Any]]) -> None:
-        """Write all runs from time to time; where that failed, at the end of the next round."""
+        """Write all runs if a checkpoint is due; after a failure, at the end of the next round."""
         begin = time.perf_counter()
         if begin >= self._due:
             written = self.write(runs)
@@ -164,12 +164,12 @@ class _Checkpoints:
             self._due = now + max(SECONDS_BETWEEN if written else 0.0, WRITES_BETWEEN * (now - begin))
 
     def write(self, runs: list[Run[Any]]) -> bool:
-        """Write all runs that have a file, and say whether that was possible; a failure is told once."""
+        """Write all runs that have a file; return whether that succeeded, and warn once of a failure."""
         written = [self._tried(run, "written", self._write) for run in runs if run.path is not None]
         return all(written)
 
     def remove(self, run: Run[Any]) -> None:
-        """A finished run needs none."""
+        """Remove the checkpoint of a finished run."""
         if run.path is not None:
             self._tried(run, "removed", lambda run: atomic.remove(run.path))
 
@@ -182,8 +182,8 @@ class _Checkpoints:
             call(run)
         except (OSError, MemoryError) as error:
             told = f"Gibbs: the checkpoint {os.fspath(run.path or '')} can't be {what}"
-            if told not in self._told:
-                self._told.add(told)
+            if told not in self._warned:
+                self._warned.add(told)
                 why = getattr(error, "strerror", None) or str(error) or type(error).__name__
                 warnings.warn(f"{told} ({why}). {_ADVICE[what]}", stacklevel=2)
             return False
@@ -223,7 +223,7 @@ def read_checkpoint(path: str | os.PathLike[str], about: dict[str, object]) -> l
     if found != about:
         different = [name for name in about if found.get(name) != about[name]]
         raise CheckpointError(
-            f"The checkpoint {path} belongs to another run (different: {', '.join(different)}): choose another file, "
-            "or remove it to start again."
+            f"The checkpoint {path} belongs to another run (different: {', '.join(different)}): choose another "
+            "file, or remove it to start again."
         )
     return chains

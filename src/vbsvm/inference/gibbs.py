@@ -31,7 +31,7 @@ MOST_CHAINS = 10_000
 # Sweeps that are discarded unless it is said: the paper's number, and that where chains start around a variational fit.
 TUNE, WARM_TUNE = 5000, 1000
 # How far apart chains start, in standard deviations of mean field, which are about half of the posterior's.
-APART = 4.0
+OVERDISPERSION = 4.0
 FIRST_STEP = 0.2
 # A step is adapted while tuning, towards the best acceptance rate of moves along one direction.
 ACCEPTANCE = 0.44
@@ -47,7 +47,7 @@ Drawn = tuple[Array, Array | None, tuple[Array, ...]]
 @final
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """What the chains have drawn. Arrays are chains × draws × numbers.
+    """Draws of the chains. Arrays are chains × draws × numbers.
 
     ``coefficients`` are the effective ones (gates applied), ``gates`` are 0 or 1, ``scales`` has for each block its
     variance or its covariance matrix laid out flat. ``inputs`` and ``levels`` are means over draws. ``zero_loss`` is
@@ -72,17 +72,17 @@ class Sample:
 
     @property
     def separable(self) -> bool:
-        """Whether the classes are separated in most draws: then the posterior is hardly a posterior."""
+        """Whether most draws separate the classes, so that the posterior is nearly improper."""
         return self.zero_loss > ZERO_LOSS
 
     @property
     def flat(self) -> Array:
-        """Draws of all chains, one below the other."""
+        """Draws of all chains, stacked."""
         return self.coefficients.reshape(-1, self.coefficients.shape[2])
 
     @property
     def state(self) -> State:
-        """Posterior means, and the draws as a distribution of the coefficients: what predictions ask."""
+        """Posterior means, and the draws as a distribution of the coefficients, for predictions."""
         sizes = (math.isqrt(values.shape[2]) for values in self.scales)
         scales = [ScaleDraws(values.reshape(-1, q, q)) for values, q in zip(self.scales, sizes, strict=True)]
         levels = (
@@ -96,7 +96,7 @@ class Sample:
         return State(SampledCoefficients(self.flat), tuple(scales), None, missing)
 
     def without_values(self) -> "Sample":
-        """The same without the last draws of missing values, which are as many as the data."""
+        """Copy without the last draws of missing values, which have the size of the data."""
         missing = self.last.missing
         return self if missing is None else replace(self, last=replace(self.last, missing=missing.without_values()))
 
@@ -147,7 +147,7 @@ class Gibbs(Parameters):
             raise TypeError(f"Gibbs: checkpoint must be a path or None; got {self.checkpoint!r}.")
 
     def for_class(self, k: int) -> "Gibbs":
-        """The same with a checkpoint of its own for one of several classes."""
+        """Settings with a separate checkpoint for one of several classes."""
         return self if self.checkpoint is None else replace(self, checkpoint=f"{os.fspath(self.checkpoint)}.{k}")
 
     @property
@@ -161,7 +161,7 @@ class Gibbs(Parameters):
         return self.n_tune() + int(self.draws)
 
     def n_tune(self, *, warm: bool = False) -> int:
-        """Sweeps that are discarded; fewer will do where chains start around a variational fit."""
+        """Number of discarded sweeps; fewer with a warm start from a variational fit."""
         return (WARM_TUNE if warm else TUNE) if self.tune is None else int(self.tune)
 
     def suits_warm_start(self, spec: Spec) -> bool:
@@ -196,12 +196,12 @@ class Gibbs(Parameters):
         ]
         with single_threaded_blas():  # once for all rounds
             runs, interrupted = run_rounds(runs, self.sweeps)
-        if not all(run.chains[0].drawn for run in runs):
+        if not all(run.chains[0].draws for run in runs):
             raise KeyboardInterrupt
         return [_sample(run.chains, run.done, interrupted) for run in runs]
 
     def require_room(self, models: Sequence[tuple[Spec, Source]]) -> None:
-        """Refuse more than is held: draws, and the missing values of every chain."""
+        """Raise if draws and missing values of all chains exceed the memory limit."""
         chains, a_draw = int(self.chains), sum(_numbers_of_a_draw(spec) for spec, _ in models)
         missing = chains * sum(
             source.n_rows * len(inputs.inputs.variables)
@@ -215,8 +215,9 @@ class Gibbs(Parameters):
         advice = f"thin={-(-int(self.draws) // max_cached)}" if max_cached > 0 else "fewer chains"
         raise ValueError(
             f"Gibbs: {chains} chains of {self.kept} draws of {a_draw} numbers"
-            f"{', with the missing values of each chain,' if missing else ''} would take {size * 8 / 2**30:.3g} "
-            f"gigabytes; up to {MOST_NUMBERS * 8 / 2**30:.0f} are held. Take {advice}."
+            f"{', with the missing values of each chain,' if missing else ''} "
+            f"would take {size * 8 / 2**30:.3g} gigabytes; up to {MOST_NUMBERS * 8 / 2**30:.0f} are held. Take "
+            f"{advice}."
         )
 
 
@@ -228,70 +229,70 @@ def _numbers_of_a_draw(spec: Spec) -> int:
 @final
 @dataclass(frozen=True, eq=False)
 class _Chain:
-    """A chain on its way: its state, its step, and what it has drawn so far."""
+    """A chain that is being run: its state, its step size, and its draws so far."""
 
     seed: int
     number: int
     state: State
     step: float
     done: int
-    drawn: tuple[Drawn, ...]
+    draws: tuple[Drawn, ...]
     losses: tuple[int, int, int]  # draws, draws without loss, moves taken
     missing: MissingSums | None
 
     @staticmethod
     def start(spec: Spec, seed: int, number: int, around: State | None) -> "_Chain":
-        """Around a variational state, or the paper's start; with gates, every other chain starts with all closed."""
+        """Start overdispersed around a variational state, or by default; gates start open or closed in turn."""
         opened = 1.0 if number % 2 == 0 else 0.0
-        state = spec.start(opened) if around is None else _apart(spec, around, Draw(seed, number, 0))
+        state = spec.start(opened) if around is None else _overdispersed(spec, around, Draw(seed, number, 0))
         return _Chain(seed, number, state, FIRST_STEP, 0, (), (0, 0, 0), None)
 
     @property
     def content(self) -> tuple[object, ...]:
-        """What a checkpoint keeps: all of it."""
-        return tuple(getattr(self, one.name) for one in fields(self))
+        """Content for a checkpoint: all fields."""
+        return tuple(getattr(self, field.name) for field in fields(self))
 
-    def fresh(self) -> "_Chain":
-        """The chain without its draws: what another process needs of it.
+    def without_draws(self) -> "_Chain":
+        """The chain without its draws, to be sent to another process.
 
         Sums go along, so that they are added in the same order wherever that is done.
         """
-        return replace(self, drawn=())
+        return replace(self, draws=())
 
-    def after(self, part: "_Chain") -> "_Chain":
-        """Join what a part has drawn to what was there."""
-        return replace(part, drawn=(*self.drawn, *part.drawn))
+    def append(self, part: "_Chain") -> "_Chain":
+        """Append the draws of a continuation."""
+        return replace(part, draws=(*self.draws, *part.draws))
 
 
-def _apart(spec: Spec, around: State, draw: Draw) -> State:
-    """A point that lies further from the mean than the posterior is wide, with scales drawn given that point."""
+def _overdispersed(spec: Spec, around: State, draw: Draw) -> State:
+    """Overdispersed start: a draw further from the mean than the posterior is wide, and scales drawn given it."""
     mean = around.coefficients.mean
-    drawn = draw(around.gaussian, "start")
-    theta = PointDistribution(mean + APART * (drawn.mean - mean))
+    draws = draw(around.gaussian, "start")
+    theta = PointDistribution(mean + OVERDISPERSION * (draws.mean - mean))
     return update_priors(
         spec, around.with_coefficients(theta), lambda distribution, *site: draw(distribution, "start", *site)
     )
 
 
 def _start(settings: Gibbs, spec: Spec, source: Source, seed: int, around: State | None) -> Run[_Chain]:
-    """A run from the beginning, or from its checkpoint."""
+    """Start a run, or resume it from its checkpoint."""
     about = _about(settings, spec, source, seed)
     chains = [_Chain.start(spec, seed, k, around) for k in range(settings.chains)]
-    if settings.checkpoint is not None and (found := read_checkpoint(settings.checkpoint, about)) is not None:
-        chains = [_Chain(*one) for one in found]
+    if settings.checkpoint is not None and (checkpoint := read_checkpoint(settings.checkpoint, about)) is not None:
+        chains = [_Chain(*content) for content in checkpoint]
     elsewhere = None if source.rows_resident else False  # rows that are a long way off are not sent to processes
     advance = partial(_advance, spec, source, settings)
     return Run(advance, chains, settings.sweeps, settings.checkpoint, about, elsewhere)
 
 
 def _about(settings: Gibbs, spec: Spec, source: Source, seed: int) -> dict[str, object]:
-    """What a checkpoint must agree on: settings, model, and a few sums that tell data apart."""
+    """Identity of a run for its checkpoint: settings, model, and a fingerprint of the data."""
     if settings.checkpoint is None:
         return {}
     if not Path(settings.checkpoint).absolute().parent.is_dir():
         raise FileNotFoundError(f"Gibbs: there is no directory for the checkpoint {os.fspath(settings.checkpoint)}.")
     theta = np.sin(1.0 + np.arange(spec.n_columns))
-    sums = [float(f"{one:.9e}") for one in source.sum_parts(lambda part: _fingerprint(part, theta))]
+    sums = [float(f"{value:.9e}") for value in source.sum_parts(lambda part: _fingerprint(part, theta))]
     blocks = [f"{block.name}: {block.prior!r}, {block.size}" for block in spec.blocks]
     if (inputs := input_model(spec.missing)) is not None:
         blocks.append(repr(inputs.settings))
@@ -301,7 +302,7 @@ def _about(settings: Gibbs, spec: Spec, source: Source, seed: int) -> dict[str, 
 
 
 def _fingerprint(part: Part, theta: Array) -> Array:
-    """Sums over rows, and sums in which each row counts by its place, so that they change with the order."""
+    """Fingerprint of data: sums over rows, and sums weighted by position, which depend on the order."""
     scores, signs, s = part.scores(theta, None), part.rows.y, part.rows.weights
     places = np.arange(len(s)) if part.row_index is None else part.row_index
     by_place = s * np.cos(1.0 + part.rows.index * PLACES + places)
@@ -310,10 +311,10 @@ def _fingerprint(part: Part, theta: Array) -> Array:
 
 
 def _advance(spec: Spec, source: Source, settings: Gibbs, until: tuple[_Chain, int]) -> _Chain:
-    """Sweep a chain on to the end of the round."""
+    """Sweep a chain to the end of the round."""
     chain, end = until
     state, step, kept, tune, moves = chain.state, chain.step, [], settings.n_tune(), settings.accelerate
-    n, zero, taken = chain.losses
+    n, zero, n_accepted = chain.losses
     missing = chain.missing
     with single_threaded_blas(), np.errstate(all="ignore"):
         for k in range(chain.done, end):
@@ -328,16 +329,16 @@ def _advance(spec: Spec, source: Source, settings: Gibbs, until: tuple[_Chain, i
             elif (k - tune) % settings.thin == 0:
                 kept.append(_numbers(state))
                 # The row term at a point is −2 Σ s h₊: the pass tells the loss of the draw before this one.
-                n, zero, taken = n + 1, zero + int(stats.row_bound == 0.0), taken + int(accepted)
+                n, zero, n_accepted = n + 1, zero + int(stats.row_bound == 0.0), n_accepted + int(accepted)
                 if stats.missing is not None:
                     missing = add_optional(missing, replace(stats.missing, values={}))
-    drawn = chain.drawn
+    draws = chain.draws
     if kept:
         thetas, gates, scales = zip(*kept, strict=True)
         blocks = tuple(np.array(values).reshape(len(kept), -1) for values in zip(*scales, strict=True))
-        drawn = (*drawn, (np.array(thetas), None if gates[0] is None else np.array(gates), blocks))
-    losses = n, zero, taken
-    return replace(chain, state=state, step=step, done=end, drawn=drawn, losses=losses, missing=missing)
+        draws = (*draws, (np.array(thetas), None if gates[0] is None else np.array(gates), blocks))
+    losses = n, zero, n_accepted
+    return replace(chain, state=state, step=step, done=end, draws=draws, losses=losses, missing=missing)
 
 
 def _numbers(state: State) -> tuple[Array, Array | None, list[Array]]:
@@ -349,23 +350,23 @@ def _numbers(state: State) -> tuple[Array, Array | None, list[Array]]:
 
 
 def _sample(chains: list[_Chain], sweeps: int, interrupted: bool) -> Sample:
-    length = min(sum(len(piece[0]) for piece in chain.drawn) for chain in chains)
+    length = min(sum(len(piece[0]) for piece in chain.draws) for chain in chains)
 
-    def joined(pick: Callable[[Drawn], Any]) -> Array:
-        return np.stack([np.concatenate([pick(piece) for piece in chain.drawn])[:length] for chain in chains])
+    def stack(pick: Callable[[Drawn], Any]) -> Array:
+        return np.stack([np.concatenate([pick(piece) for piece in chain.draws])[:length] for chain in chains])
 
-    gates = None if chains[0].drawn[0][1] is None else joined(lambda piece: piece[1])
-    scales = tuple(joined(lambda piece, j=j: piece[2][j]) for j in range(len(chains[0].drawn[0][2])))
-    draws, zero, taken = (sum(chain.losses[i] for chain in chains) for i in range(3))
+    gates = None if chains[0].draws[0][1] is None else stack(lambda piece: piece[1])
+    scales = tuple(stack(lambda piece, j=j: piece[2][j]) for j in range(len(chains[0].draws[0][2])))
+    draws, zero, n_accepted = (sum(chain.losses[i] for chain in chains) for i in range(3))
     missing = reduce(add_optional, (chain.missing for chain in chains)) or MissingSums()
     return Sample(
-        joined(lambda piece: piece[0]),
+        stack(lambda piece: piece[0]),
         gates,
         scales,
         sweeps,
         interrupted,
         zero / max(draws, 1),
-        taken / max(draws, 1),
+        n_accepted / max(draws, 1),
         None if missing.inputs is None else missing.inputs.divided(draws),
         None if missing.levels is None else missing.levels.divided(draws),
         chains[0].state,
@@ -375,26 +376,26 @@ def _sample(chains: list[_Chain], sweeps: int, interrupted: bool) -> Sample:
 @final
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A factor with log g ~ N(0, step²), and the logarithm of a uniform number to judge it by."""
+    """Proposed factor g with log g ~ N(0, step²), and log of the uniform number for the Metropolis rule."""
 
     step: float
     g: float = 1.0
     log_uniform: float = 0.0
 
     def draw(self, rng: np.random.Generator) -> "Proposal":
-        """Draw both."""
+        """Draw the factor and the uniform number."""
         return Proposal(self.step, math.exp(self.step * rng.standard_normal()), math.log(rng.random()))
 
 
 def stretch(spec: Spec, state: State, source: Source, step: float, mode: UpdateMode) -> tuple[State, bool]:
-    """Propose θ → gθ with every σ² → g²σ², and take it by the Metropolis rule; give the state and whether it moved."""
+    """Metropolis step θ → gθ with every σ² → g²σ²; return the state and whether the proposal was accepted."""
     proposal: Proposal = mode(Proposal(step), "stretch")
     g, theta = proposal.g, state.coefficients.mean
     effective = theta if state.gates is None else state.gates.by_coefficient * theta
     ratio, scales = source.sum_parts(lambda part: _change(spec.likelihood, part, state, effective, g, mode)), []
     for block, scale, moments in zip(spec.blocks, state.scales, spec.moments(state), strict=True):
-        moved, part = block.prior.rescale(scale, moments, g)
-        scales.append(moved)
+        stretched, part = block.prior.rescale(scale, moments, g)
+        scales.append(stretched)
         ratio += part
     if not proposal.log_uniform < ratio:
         return state, False
@@ -402,7 +403,7 @@ def stretch(spec: Spec, state: State, source: Source, step: float, mode: UpdateM
 
 
 def _change(likelihood: Likelihood, part: Part, state: State, theta: Array, g: float, mode: UpdateMode) -> float:
-    """Change of the log likelihood, with what is latent integrated out."""
+    """Change of the log likelihood, latent variables integrated out."""
     margin = part.rows.y * part.scores(theta, state.missing)
     before, after = likelihood.log_likelihood(margin), likelihood.log_likelihood(g * margin)
     return part.likelihood_change(before, after, state.missing, mode)

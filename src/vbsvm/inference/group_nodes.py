@@ -26,7 +26,7 @@ Buffers = dict[int, tuple[Array, Array, Array, Array]]
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeSums:
-    """Sums over the rows of each group at its nodes: log likelihoods, and derivatives by the core."""
+    """For each group, sums over its rows at its nodes: log likelihoods, and derivatives by the core."""
 
     logs: ByGroup
     scores: ByGroup
@@ -39,9 +39,9 @@ class NodeSums:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class AtNodes:
-    """Coefficients of the core, and nodes of each group (groups × nodes): sums of the rows there, wherever rows are.
+    """Evaluates ``NodeSums`` for coefficients of the core and nodes of each group (groups × nodes).
 
-    Where rows are near, ``buffers`` has what further sums at the same place need of them; all evaluations share it.
+    For rows in memory, ``buffers`` caches what further sums at the same point need; all evaluations share it.
     """
 
     core: Array
@@ -49,7 +49,7 @@ class AtNodes:
     buffers: Buffers | None
 
     def __call__(self, part: Part) -> NodeSums:
-        """Of the rows of one block."""
+        """Sums over the rows of one block."""
         rows = cast(ArrowRows, part.rows)
         m, (first, tail) = len(self.nodes), rows.tail.window
         by_level, by_column = rows.group_sum_matrices
@@ -61,26 +61,26 @@ class AtNodes:
         """Log D, q and q(1 − q) of each row at the nodes of its group."""
         first, tail = rows.tail.window
         shape = len(rows.y), self.nodes.shape[1]
-        _, logs, found, more = (self.buffers or {}).get(rows.index) or (None, *(np.empty(shape) for _ in range(3)))
-        np.take(self.nodes[first : first + tail.n_levels], tail.levels, axis=0, out=found, mode="clip")
-        found *= (-rows.y * tail.z[:, 0])[:, None]
-        found -= (rows.y * rows.core_scores(self.core))[:, None]
-        beyond = np.maximum(found - LARGEST, 0.0) if found.max(initial=0.0) > LARGEST else None
-        np.minimum(found, LARGEST, out=found)
-        np.exp(found, out=found)
-        np.add(found, 1.0, out=more)
-        np.log(more, out=logs)
+        _, logs, q, derivative = (self.buffers or {}).get(rows.index) or (None, *(np.empty(shape) for _ in range(3)))
+        np.take(self.nodes[first : first + tail.n_levels], tail.levels, axis=0, out=q, mode="clip")
+        q *= (-rows.y * tail.z[:, 0])[:, None]
+        q -= (rows.y * rows.core_scores(self.core))[:, None]
+        beyond = np.maximum(q - LARGEST, 0.0) if q.max(initial=0.0) > LARGEST else None
+        np.minimum(q, LARGEST, out=q)
+        np.exp(q, out=q)
+        np.add(q, 1.0, out=derivative)
+        np.log(derivative, out=logs)
         if beyond is not None:
             logs += beyond
-        np.reciprocal(more, out=more)
-        found *= more
-        more *= found
+        np.reciprocal(derivative, out=derivative)
+        q *= derivative
+        derivative *= q
         if self.buffers is not None:
-            self.buffers[rows.index] = self.nodes, logs, found, more
-        return logs, found, more
+            self.buffers[rows.index] = self.nodes, logs, q, derivative
+        return logs, q, derivative
 
     def derivatives(self, rows: ArrowRows) -> tuple[Array, Array]:
-        """q and q(1 − q) of each row at the nodes of its group; found anew where the last evaluation was another."""
+        """Return q and q(1 − q) of each row at the nodes of its group, from the buffers if these are current."""
         last = None if self.buffers is None else self.buffers.get(rows.index)
         return last[2:] if last is not None and last[0] is self.nodes else self._rows_at_nodes(rows)[1:]
 
@@ -94,24 +94,24 @@ class Curvature:
     weights: Array
 
     def __call__(self, part: Part) -> Array:
-        """Of the rows of one block."""
+        """Sums over the rows of one block."""
         rows = cast(ArrowRows, part.rows)
-        _, bends = self.at.derivatives(rows)
-        w = rows.weights * np.einsum("ik,ik->i", _of_rows(rows, self.weights), bends)
+        _, second = self.at.derivatives(rows)
+        w = rows.weights * np.einsum("ik,ik->i", _of_rows(rows, self.weights), second)
         return rows.core_gram(w).matrix
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class ThirdSums:
-    """What third derivatives of log likelihoods add; and, by group and node, second ones."""
+    """Contracted sums of third derivatives of log likelihoods, and sums of second ones by group and node."""
 
     core: Array
-    bends: ByGroup
+    second_sums: ByGroup
 
     def __add__(self, other: "ThirdSums") -> "ThirdSums":
         """Add the sums of two blocks."""
-        return ThirdSums(self.core + other.core, self.bends + other.bends)
+        return ThirdSums(self.core + other.core, self.second_sums + other.second_sums)
 
 
 @final
@@ -129,21 +129,21 @@ class ThirdDerivatives:
     along: Array
 
     def __call__(self, part: Part) -> ThirdSums:
-        """Of the rows of one block."""
+        """Sums over the rows of one block."""
         rows = cast(ArrowRows, part.rows)
         first, tail = rows.tail.window
         by_level, by_column = rows.group_sum_matrices
-        q, bends = self.at.derivatives(rows)
+        q, second = self.at.derivatives(rows)
         p, variance = len(self.at.core), np.asarray(self.spread.row_moments(rows)[1])
-        weighed = _of_rows(rows, self.weights) * bends
-        own = np.einsum("ik,ik->i", weighed, 1.0 - 2.0 * q) * rows.weights * rows.y * variance
+        weighed = _of_rows(rows, self.weights) * second
+        coefficients = np.einsum("ik,ik->i", weighed, 1.0 - 2.0 * q) * rows.weights * rows.y * variance
         towards = by_column.T @ self.along[p * first : p * (first + tail.n_levels)]
-        own -= 2.0 * rows.y * np.einsum("ik,ik->i", weighed, towards)
-        by_group = by_level @ (bends * variance[:, None])
-        return ThirdSums(rows.core_cross(own), ByGroup(((first, by_group),), len(self.at.nodes)))
+        coefficients -= 2.0 * rows.y * np.einsum("ik,ik->i", weighed, towards)
+        by_group = by_level @ (second * variance[:, None])
+        return ThirdSums(rows.core_cross(coefficients), ByGroup(((first, by_group),), len(self.at.nodes)))
 
 
 def _of_rows(rows: ArrowRows, by_group: Array) -> Array:
-    """Look up each row's group."""
+    """Value of each row's group."""
     first, tail = rows.tail.window
     return tail.of_rows(by_group[first : first + tail.n_levels])

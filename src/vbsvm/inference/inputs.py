@@ -30,26 +30,26 @@ FIRST, BETWEEN = 40, 10
 
 
 def proper_draws(spec: Spec, missing: MissingState, source: Source, n: int, seed: int) -> list[ProperDraw]:
-    """Draw the distribution of labels and inputs so often, from where a fit ended."""
-    model, found, rng = spec.missing, [], np.random.default_rng(seed)
+    """Draw the distribution of labels and inputs n times by Gibbs sampling from the end of a fit."""
+    model, draws, rng = spec.missing, [], np.random.default_rng(seed)
     assert isinstance(model, MissingModel)
     assert model.inputs is not None
     free = missing.inputs.inputs if isinstance(missing.inputs, FixedInputs) else missing.inputs
-    at = replace(missing, inputs=free, values=None)
+    state_of_missing = replace(missing, inputs=free, values=None)
     with single_threaded_blas(), np.errstate(all="ignore"):
         for k in range(FIRST + BETWEEN * (n - 1)):
             draw = Draw(seed, 0, FIXED_SWEEPS * k)
-            sums = pass_rows(spec, replace(spec.start(), missing=at), source, draw).missing
+            sums = pass_rows(spec, replace(spec.start(), missing=state_of_missing), source, draw).missing
             if k >= FIRST - 1 and (k - FIRST + 1) % BETWEEN == 0:
-                found.append(ProperDraw.from_sums(model.inputs, sums.inputs, rng))
-            at = model.update(at, sums, draw)
-    return found
+                draws.append(ProperDraw.from_sums(model.inputs, sums.inputs, rng))
+            state_of_missing = model.update(state_of_missing, sums, draw)
+    return draws
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class _Class:
-    """Rows of a class that miss something, where they stand, and the moments of its complete rows."""
+class _ClassRows:
+    """Incomplete rows of a class, their indices, and the moments of its complete rows."""
 
     rows: NDArray[np.intp]
     x: Array
@@ -57,10 +57,10 @@ class _Class:
     known: Array
 
     @staticmethod
-    def of(x: Array, weights: Array, which: NDArray[np.bool_]) -> "_Class":
+    def of(x: Array, weights: Array, which: NDArray[np.bool_]) -> "_ClassRows":
         lost = np.isnan(x).any(axis=1)
         rows, complete = np.flatnonzero(which & lost), which & ~lost
-        return _Class(rows, x[rows], weights[rows], _moments(x[complete], weights[complete]))
+        return _ClassRows(rows, x[rows], weights[rows], _moments(x[complete], weights[complete]))
 
     def moments(self, filled: Array) -> Array:
         return self.known + _moments(filled[self.rows], self.weights)
@@ -76,35 +76,35 @@ def drawn_values(
     """
     rng, n_variables = np.random.default_rng(seed), x.shape[1]
     size = float(n_variables) if psi is None else psi
-    every = _Class.of(x, weights, np.ones(len(x), dtype=bool))
-    parts = [every] if labels is None else [_Class.of(x, weights, labels == one) for one in np.unique(labels)]
-    filled, averaged, found = np.where(np.isnan(x), 0.0, x), [np.zeros_like(every.known) for _ in parts], []
-    kept = 1 + BETWEEN * (n - 1)
+    pooled = _ClassRows.of(x, weights, np.ones(len(x), dtype=bool))
+    parts = [pooled] if labels is None else [_ClassRows.of(x, weights, labels == m) for m in np.unique(labels)]
+    filled, averaged, tables = np.where(np.isnan(x), 0.0, x), [np.zeros_like(pooled.known) for _ in parts], []
+    n_kept = 1 + BETWEEN * (n - 1)
     with single_threaded_blas():
         for k in range(FIRST + BETWEEN * (n - 1)):
             moments = [part.moments(filled) for part in parts]
             within = _within(moments, size)
-            for part, one, total in zip(parts, moments, averaged, strict=True):
-                filled[part.rows] = _redrawn(part, one, size, within, rng)
+            for part, m, total in zip(parts, moments, averaged, strict=True):
+                filled[part.rows] = _redraw(part, m, size, within, rng)
                 if k >= FIRST - 1:
-                    total += one / kept
+                    total += m / n_kept
             if k >= FIRST - 1 and (k - FIRST + 1) % BETWEEN == 0:
-                found.append(filled.copy())
+                tables.append(filled.copy())
     begin = n_variables - n_drawn
-    wanted = np.flatnonzero(np.isnan(x[:, begin:]).any(axis=1))
-    values = np.stack([one[wanted, begin:] for one in found])
-    within, together = _within(averaged, size), sum(averaged[1:], averaged[0])
-    everyone = _expected(together, size, np.eye(n_variables))
-    told = _log_density(everyone, x[wanted], values)
-    for part, one in zip(parts, averaged, strict=True):
-        here = np.isin(wanted, part.rows)
-        own = everyone if labels is None else _expected(one, size, within)
-        told[:, here] -= _log_density(own, x[wanted[here]], values[:, here])
-    return SampledColumns(everyone, max(float(every.known[0, 0]), n_variables + 2.0), Draws(values, told))
+    incomplete = np.flatnonzero(np.isnan(x[:, begin:]).any(axis=1))
+    values = np.stack([m[incomplete, begin:] for m in tables])
+    within, total_moments = _within(averaged, size), sum(averaged[1:], averaged[0])
+    marginal = _expected(total_moments, size, np.eye(n_variables))
+    log_ratio = _log_density(marginal, x[incomplete], values)
+    for part, m in zip(parts, averaged, strict=True):
+        in_part = np.isin(incomplete, part.rows)
+        within_class = marginal if labels is None else _expected(m, size, within)
+        log_ratio[:, in_part] -= _log_density(within_class, x[incomplete[in_part]], values[:, in_part])
+    return SampledColumns(marginal, max(float(pooled.known[0, 0]), n_variables + 2.0), Draws(values, log_ratio))
 
 
-def _redrawn(part: _Class, moments: Array, size: float, within: Array, rng: np.random.Generator) -> Array:
-    """Missing values of a class drawn anew, from a distribution whose parameters are drawn."""
+def _redraw(part: _ClassRows, moments: Array, size: float, within: Array, rng: np.random.Generator) -> Array:
+    """Redraw the missing values of a class, from a distribution with drawn parameters."""
     n, mean, scatter = _about_mean(moments)
     covariance = InverseWishart(scatter + size * within, len(mean) + 1 + n).draw(rng).value
     drawn = mean + np.linalg.cholesky(covariance / n) @ rng.standard_normal(len(mean))
@@ -113,8 +113,11 @@ def _redrawn(part: _Class, moments: Array, size: float, within: Array, rng: np.r
 
 def _within(moments: list[Array], size: float) -> Array:
     """The covariance within classes, as if ``size`` further rows had independent variables."""
-    about = [_about_mean(one) for one in moments]
-    n, scatter = sum(one[0] for one in about), sum((one[2] for one in about[1:]), about[0][2])
+    about = [_about_mean(m) for m in moments]
+    n, scatter = (
+        sum(m[0] for m in about),
+        sum((m[2] for m in about[1:]), about[0][2]),
+    )
     return (scatter + size * np.eye(len(scatter))) / (n + size)
 
 
@@ -125,17 +128,17 @@ def _expected(moments: Array, size: float, covariance: Array) -> JointNormal:
 
 def _log_density(distribution: JointNormal, x: Array, values: Array) -> Array:
     """Log density of the values of the last variables that are missing in x, draws × rows."""
-    found, first = np.zeros(values.shape[:2]), x.shape[1] - values.shape[2]
-    for one in distribution.conditionals(x, np.isnan(x), first):
-        cells = np.ix_(np.arange(len(values)), one.rows, one.variables - first)
-        found[:, one.rows] = one.log_density(values[cells])
-    return found
+    log_density, first = np.zeros(values.shape[:2]), x.shape[1] - values.shape[2]
+    for pattern in distribution.conditionals(x, np.isnan(x), first):
+        cells = np.ix_(np.arange(len(values)), pattern.rows, pattern.variables - first)
+        log_density[:, pattern.rows] = pattern.log_density(values[cells])
+    return log_density
 
 
 def _moments(x: Array, s: Array) -> Array:
     """Σ s [1; x][1; x]ᵀ."""
-    joined = np.column_stack([np.ones(len(x)), x])
-    return joined.T @ (s[:, None] * joined)
+    with_ones = np.column_stack([np.ones(len(x)), x])
+    return with_ones.T @ (s[:, None] * with_ones)
 
 
 def _about_mean(moments: Array) -> tuple[float, Array, Array]:
@@ -145,42 +148,42 @@ def _about_mean(moments: Array) -> tuple[float, Array, Array]:
     return n, mean, 0.5 * (scatter + scatter.T)
 
 
-# The distribution is at rest when no number of it, for standardised inputs, changes by more than this in a step.
-AT_REST = 1e-9
+# Converged when no parameter, for standardised inputs, changes by more than this in a step.
+TOLERANCE = 1e-9
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnedInputs:
-    """The distribution of the inputs, and whether it converged within the passes that were allowed."""
+    """Estimated distribution of the inputs, and whether the iteration converged."""
 
     distribution: FixedInputs
     converged: bool
 
 
 def learn_inputs(spec: Spec, source: Source, max_passes: int) -> LearnedInputs:
-    """Learn the distribution of the inputs, which is the same whatever the coefficients are."""
+    """Estimate the distribution of the inputs, which does not depend on the coefficients."""
     model = input_model(spec.missing)
     assert model is not None
-    found = _at_rest(model, spec, source, model.start(), max_passes)
-    labelled = found.distribution.inputs
+    result = _iterate(model, spec, source, model.start(), max_passes)
+    labelled = result.distribution.inputs
     if not isinstance(labelled, LabelledInputs):
-        return found
-    held = model.with_label_prior(labelled, source.input_sums(labelled.without_labels))
-    return _at_rest(model, spec, source, held, max_passes)
+        return result
+    with_prior = model.with_label_prior(labelled, source.input_sums(labelled.without_labels))
+    return _iterate(model, spec, source, with_prior, max_passes)
 
 
-def _at_rest(
+def _iterate(
     model: InputModel, spec: Spec, source: Source, distribution: InputDistribution, max_passes: int
 ) -> LearnedInputs:
-    """Go on from a distribution until it no longer changes."""
+    """Iterate from a distribution to a fixed point."""
     fixed_point = FixedPoint[InputDistribution]()
     for _ in range(max_passes):
         image = model.update(distribution, _sums(spec, source, distribution), mean_field)
         before, after = np.array(distribution.pack()), np.array(image.pack())
         if len(before) != len(after):  # the start has no spread
             distribution = image
-        elif largest_change(before, after) < AT_REST:
+        elif largest_change(before, after) < TOLERANCE:
             return LearnedInputs(FixedInputs(image), True)
         else:
             distribution = fixed_point.advance(image, before, after)
@@ -188,7 +191,7 @@ def _at_rest(
 
 
 def _sums(spec: Spec, source: Source, distribution: InputDistribution) -> InputSums:
-    """Sums of the inputs with missing values as this distribution expects them.
+    """Expected sums of the inputs under this distribution.
 
     At coefficients of 0 a pass finds them as well, where being missing depends on the value.
     """

@@ -17,7 +17,7 @@ from vbsvm.model.sweep import pass_rows
 
 
 def row_influence(spec: Spec, outcome: OptimizeResult | Sample, source: Source, every: int = 1) -> RowInfluence:
-    """What each row did to the fit that ended like this, or those of ``every`` so many-th block.
+    """Influence of each row on the fit with this outcome, or of the rows of every ``every``-th block.
 
     After a sampler the covariance of the draws is the response of their mean, and mean slopes are those of the exact
     bound. Where effects of groups were integrated out, the covariance is the posterior's as well: with the scales'
@@ -39,7 +39,7 @@ def row_influence(spec: Spec, outcome: OptimizeResult | Sample, source: Source, 
 
 
 def refit(spec: Spec, outcome: OptimizeResult, source: Source, inference: Variational) -> OptimizeResult:
-    """The fit to a source whose rows have other weights than those of the fit that ended like this.
+    """Refit from this outcome to a source with other weights of rows.
 
     It begins where that ended, unless what the rows that left did would stay: inclusion indicators have many optima,
     and the distribution of missing values is learned before the coefficients. The dual layout's state is of its rows.
@@ -50,7 +50,7 @@ def refit(spec: Spec, outcome: OptimizeResult, source: Source, inference: Variat
 
 
 def unseen_rows(spec: Spec, outcome: OptimizeResult, source: Source) -> RowInfluence:
-    """Scores of rows that a fit has not seen, and as ``response`` the variance that its coefficients give them."""
+    """Scores of rows that were not in a fit, with their variance by the coefficients as ``response``."""
     state = outcome.state
     row_pass = RowPass(outcome.likelihood, state.coefficients.effective(state.gates), mean_field, True, state.missing)
     row_pass = _as_predicted(row_pass, spec, outcome)
@@ -58,7 +58,7 @@ def unseen_rows(spec: Spec, outcome: OptimizeResult, source: Source) -> RowInflu
 
 
 def _as_predicted(row_pass: RowPass, spec: Spec, outcome: OptimizeResult | Sample) -> RowPass:
-    """The pass with missing values as they are in prediction."""
+    """Pass over rows with missing values treated as in prediction."""
     missing = outcome.state.missing
     if not isinstance(spec.missing, MissingModel) or not isinstance(missing, MissingState):
         return row_pass

@@ -67,7 +67,7 @@ class Status(Enum):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class OptimizeResult:
-    """Where an optimisation ended: the state, the accepted bounds on the way, passes made, and why it ended.
+    """Result of an optimisation: final state, accepted bounds, number of passes, and status.
 
     There are no bounds where the covariance of the coefficients is known by draws.
 
@@ -105,18 +105,18 @@ class OptimizeResult:
         return self.likelihood == self.likelihood.exact
 
     @property
-    def waits(self) -> bool:
+    def bounds_deferred(self) -> bool:
         """Whether its bounds are yet to be maximised."""
         return self._later is not None
 
     def finished(self) -> "OptimizeResult":
-        """This result, for those who can't use an interrupted one: KeyboardInterrupt is raised again."""
+        """Return this result; raise KeyboardInterrupt if it was interrupted."""
         if self.interrupted:
             raise KeyboardInterrupt
         return self
 
-    def bounded(self, source: Source) -> "OptimizeResult":
-        """The same with its bounds."""
+    def with_bounds(self, source: Source) -> "OptimizeResult":
+        """Copy with the bounds computed, if they were deferred."""
         return self if self._later is None else replace(self, bounds=self._later(source), _later=None)
 
 
@@ -240,7 +240,7 @@ class _Run:
         return best, tried
 
     def refine(self, rule: AndersonNewton | NaturalGradient) -> None:
-        """Go on to more digits than the bound has, by steps that are judged by their own length.
+        """Refine beyond the resolution of the bound, by steps judged by their length.
 
         Around its maximum the bound falls with the square of what the coefficients are off: where it stands still to
         1e-12, these may be 1e-6 of their spreads away.
@@ -255,7 +255,7 @@ class _Run:
 def refined(
     spec: Spec, source: Source, end: Iterate, rule: AndersonNewton | NaturalGradient, max_passes: int
 ) -> tuple[Iterate, int]:
-    """The state nearby from which the shortest step leads, and the passes that were made to find it."""
+    """Nearby state with the shortest next step, and the number of passes used."""
     fixed_point, shortest, best, state, passes, since = FixedPoint[State](), math.inf, end, end.state, 0, 0
     with np.errstate(all="ignore"):  # an extrapolated state may overflow, and is then taken back
         while passes < min(max_passes, OPTIONS.max_passes) and since < OPTIONS.patience and shortest > OPTIONS.min_step:
@@ -277,7 +277,7 @@ def refined(
 
 
 def _stands_still(gains: list[float], noise: float) -> bool:
-    """Whether two steps in a row gained next to nothing; or one, after gains that fell to a fifth and less."""
+    """Whether gains are negligible twice in a row, or once after gains that fell by a factor of five or more."""
     if len(gains) < 2 or not gains[-1] < noise:
         return False
     fast = OPTIONS.fast
@@ -286,7 +286,7 @@ def _stands_still(gains: list[float], noise: float) -> bool:
 
 
 def _predicted(gains: list[float]) -> float:
-    """What the next step may gain at most, where gains fall faster and faster, as those of profiled Newton do.
+    """Upper bound on the next gain under superlinear convergence.
 
     A gain that fell much faster than quadratically is an accident, which says little about the next.
     """
@@ -297,5 +297,5 @@ def _predicted(gains: list[float]) -> float:
 
 
 def _rounding(value: float) -> float:
-    """How much of a bound of this size is rounding; nothing at a start, whose bound is minus infinity."""
+    """Rounding error of a bound of this size; 0 for minus infinity."""
     return OPTIONS.rounding * abs(value) if math.isfinite(value) else 0.0

@@ -43,7 +43,7 @@ OPTIONS = Options()
 
 
 def drawn_steps(spec: Spec, source: Source) -> Iterator[tuple[State, bool]]:
-    """Yield the iterates of the fixed-point iteration, without an end, and whether the map leaves them as they are."""
+    """Yield the iterates of the fixed-point iteration without end, each with whether it has converged."""
     newton, anderson = ProfiledNewton(OPTIONS.mean_tol * source.n_rows), Anderson()
     state = _first(spec, source)
     before: Array | None = None
@@ -59,7 +59,7 @@ def drawn_steps(spec: Spec, source: Source) -> Iterator[tuple[State, bool]]:
 
 
 def _first(spec: Spec, source: Source) -> State:
-    """The first state with a spread, from the paper's start but for scales: scores begin with variances near 1.
+    """First state with a covariance: the default start, with scales such that scores have variances near 1.
 
     With E[σ⁻²] = 1 the scores of standardised rows of 100 000 columns would begin 300 times as large, and from scores
     near 0 the iteration may end there.
@@ -85,7 +85,7 @@ def _unit_scale(block: Block, squares: Array) -> Point:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class _Inputs:
-    """What the covariance is drawn from: weights of the rows, and a state with mean and scales."""
+    """Inputs of a draw of the covariance: weights of the rows, and a state with mean and scales."""
 
     gram: DrawnGram
     state: State

@@ -106,7 +106,7 @@ class ProfiledNewton:
         yield from shorter_steps(spec, iterate)
 
     def optimize_mean(self, spec: Spec, state: State, rows: "FixedVarianceRows") -> State:
-        """Newton steps for the mean, until the next would gain too little."""
+        """Maximise over the mean by Newton steps."""
         if self._damping:  # a damped curvature promises less than there is to gain
             self.curvature = None
         state, left, gained = self._with_scales(spec, state), np.inf, 0.0
@@ -133,7 +133,7 @@ class ProfiledNewton:
     def _step(
         self, gradient: Array, state: State, precision: Precision, rows: "FixedVarianceRows"
     ) -> tuple[float, Array]:
-        """A Newton step and what it promises, with the curvature of an earlier step while that serves."""
+        """Newton step and its predicted gain; the curvature of an earlier step is reused while it suffices."""
         direction = None
         if isinstance(state.coefficients, DenseGaussian) and len(gradient) > OPTIONS.max_direct:
             direction = _conjugate_gradients(gradient, state.coefficients, precision, rows.products(self._damping))
@@ -146,7 +146,7 @@ class ProfiledNewton:
     def _search(
         self, spec: Spec, state: State, rows: "FixedVarianceRows", direction: Array, first: float
     ) -> State | None:
-        """Go along a direction to where the bound hardly rises any more; ``first`` is the slope at the start.
+        """Line search along a direction; ``first`` is the slope at the start.
 
         None, and nothing moves, where a few evaluations find no place that is higher.
         """
@@ -170,13 +170,13 @@ class ProfiledNewton:
 
 
 def covariance_update(spec: Spec, iterate: Iterate, scales: State) -> State:
-    """Σ = (G + Λ)⁻¹ around the same mean, with Λ of this state: the iterate's, or where its scales are going."""
+    """Update Σ = (G + Λ)⁻¹ around the same mean, with Λ by these scales or the iterate's."""
     covariance = iterate.stats.gram.conditional(iterate.stats.cross, spec.precision(scales))
     return scales.with_coefficients(covariance.with_mean(iterate.state.coefficients.mean))
 
 
 def _between(low: tuple[float, float], high: tuple[float, float], trial: int) -> float:
-    """Where a slope that falls from positive to negative may be 0: by the chord, and in the middle, in turn."""
+    """Trial point for the root of a decreasing slope: by the chord and by bisection in turn."""
     if high[0] == np.inf:
         return 2 * low[0]
     share = low[1] / (low[1] - high[1]) if trial % 2 == 0 and np.isfinite(high[1]) else 0.5
@@ -258,7 +258,7 @@ class FixedVarianceRows:
 
     @property
     def reused(self) -> float:
-        """To which fraction a step with an earlier curvature must reduce the remaining gain."""
+        """Fraction to which a step with a reused curvature must reduce the remaining gain."""
         return OPTIONS.reused
 
     @property
@@ -306,13 +306,13 @@ class FixedVarianceRows:
             block.f = block.f + t * block.change
 
     def _weights(self, block: _Block, damping: float) -> Array:
-        """Curvature of each row, or a share of the way from there to w, which is not smaller."""
+        """Curvature of each row, interpolated towards w (which is not smaller) by the damping."""
         terms = self._likelihood.terms(block.f, block.v, block.y, block.s, mean_field)
         assert terms.curvature is not None
         return terms.curvature + damping * (terms.w - terms.curvature) if damping else terms.curvature
 
     def curvature(self, damping: float) -> Gram:
-        """Curvature of the row term in the mean, from the rows that have one worth speaking of.
+        """Curvature of the row term in the mean, from the rows with non-negligible curvature.
 
         Whether a row counts depends on that row alone: then a row of weight 2 is the same as two rows.
         """
@@ -342,7 +342,7 @@ class FixedVarianceRows:
         return product
 
     def stats(self) -> Stats:
-        """What a full pass would have summed here."""
+        """Sums of a full pass at this point."""
         return self._source.sum_stats(RowPass(self._likelihood, self, mean_field))
 
     def row_moments(self, rows: Rows) -> tuple[Array, Array]:

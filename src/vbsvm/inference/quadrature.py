@@ -92,7 +92,7 @@ LOG_WEIGHTS = np.log(_WEIGHTS) + 0.5 * np.square(SCALES)
 
 
 def supports(spec: Spec, source: Source) -> bool:
-    """Whether the last factor has random intercepts with an inferred variance, and nothing is missing."""
+    """Whether quadrature applies: random intercepts with inferred variance in the last factor, nothing missing."""
     m, last = spec.n_columns - source.n_core, spec.blocks[-1]
     if spec.missing is not None or spec.gate_map is not None:
         return False
@@ -107,7 +107,7 @@ def no_other_scales(spec: Spec) -> bool:
 
 
 def integrate(spec: Spec, source: Source, start: State | None, tol: float, most: int) -> "tuple[State, int] | None":
-    """The state with the effects of the last factor integrated out, and passes made; None where that fails.
+    """State with the effects of the last factor integrated out, and the number of passes; None if that fails.
 
     A start of None is where a sweep from the model's own leads.
     """
@@ -129,7 +129,7 @@ def integrate(spec: Spec, source: Source, start: State | None, tol: float, most:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class _Groups:
-    """At a point: nodes of all groups and their probabilities, and derivatives by (c, λ) there with their means."""
+    """Nodes of all groups at a point, their probabilities, and derivatives by (c, λ) with their means."""
 
     rows: AtNodes
     weights: Array
@@ -140,7 +140,7 @@ class _Groups:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class _Point:
-    """A value of (c, λ): the log posterior there, its gradient and −F″; moments of the groups' effects given it."""
+    """Evaluation at (c, λ): log posterior, gradient and −F″, and moments of the groups' effects."""
 
     at: Array
     value: float
@@ -157,7 +157,7 @@ class _Point:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class _GivenScale:
-    """Given λ: the best c and its covariance, log p(λ | y) with c integrated out as if it were normal, and effects."""
+    """Given λ: the mode of c and its covariance, log p(λ | y) by Laplace's approximation, and effects."""
 
     point: _Point
     c: Array
@@ -167,7 +167,7 @@ class _GivenScale:
 
     @staticmethod
     def of(point: _Point) -> "_GivenScale":
-        """By a Newton step for c that is not evaluated; a ``LinAlgError`` where the precision is not positive."""
+        """Laplace approximation after a Newton step for c; ``LinAlgError`` if the precision is not positive."""
         n = len(point.at) - 1
         precision, gradient = point.precision[:n, :n], point.gradient[:n]
         log_root = float(np.log(cholesky(precision).diagonal()).sum())
@@ -179,7 +179,7 @@ class _GivenScale:
 
     @property
     def at(self) -> Array:
-        """Where it is: c and λ."""
+        """The point (c, λ)."""
         return np.append(self.c, self.point.at[-1])
 
 
@@ -198,7 +198,7 @@ class _Problem:
 
     @staticmethod
     def of(spec: Spec, source: Source, state: State) -> "_Problem":
-        """The problem at the end of a climb, which gives the scales of the other blocks."""
+        """Problem from the state of an optimisation, which gives the scales of the other blocks."""
         found, prior = cast(ArrowGaussian, state.coefficients), cast(HalfT | Ridge, spec.blocks[-1].prior)
         n_core = len(found.core.mean)
         precision = spec.precision(state)
@@ -210,7 +210,7 @@ class _Problem:
         return _Problem(source, prior, dense, n_core, len(found.effects), buffers)
 
     def maximum(self, state: State, tol: float, most: int) -> _Point | None:
-        """Newton steps from a state, until the next promises next to nothing."""
+        """Maximise by Newton steps from a state."""
         found = cast(ArrowGaussian, state.coefficients)
         centre, sd = found.effects[:, 0], np.sqrt(found.effect_covariances[:, 0, 0])
         start = np.append(found.core.mean, -0.5 * math.log(state.scales[-1].inverse_mean))
@@ -230,7 +230,7 @@ class _Problem:
         return None
 
     def _newton(self, point: _Point) -> Array | None:
-        """A Newton step. Far below its maximum F is convex in λ: then λ goes as far up as it may."""
+        """Newton step; far below the maximum, where F is convex in λ, λ increases by the largest step."""
         n, gradient, across = self.n_core, point.gradient, point.precision[: self.n_core, -1]
         solved = _solved(point.precision[:n, :n], np.column_stack([gradient[:n], across]))
         if solved is None:
@@ -240,12 +240,12 @@ class _Problem:
         return np.append(solved[:, 0] - step * solved[:, 1], step)
 
     def _next(self, point: _Point, step: Array) -> _Point:
-        """A step further, with nodes that follow the groups' effects."""
+        """Evaluate after a step, with nodes shifted by the predicted change of the groups' effects."""
         effects = point.effects + point.of_effects @ step
         return self.evaluate(point.at + step, effects, np.sqrt(point.variances), point.skewness)
 
     def evaluate(self, at: Array, effects: Array, sd: Array, skewness: Array) -> _Point:
-        """The log posterior and its derivatives, with nodes where each group's effect is thought to lie."""
+        """Log posterior and derivatives, with nodes centred at the given effects of groups."""
         self.evaluations += 1
         n, rate = self.n_core, math.exp(-2 * at[-1])
         nodes, log_steps = _nodes(effects, np.maximum(sd, 1e-8), skewness)
@@ -284,7 +284,7 @@ class _Problem:
         return _Point(at, value, gradient, precision, effects, variances, skewness, of_effects, cancelled, groups)
 
     def state(self, state: State, mode: _Point) -> State | None:
-        """The distributions of c, of u given c, and of σ², as moments over a few λ; None where these can't be had."""
+        """Distributions of c, of u given c, and of σ², by moments over a grid of λ; None if that fails."""
         before, n, centre = cast(ArrowGaussian, state.coefficients), self.n_core, _GivenScale.of(mode)
         shift = self._shift(mode, centre.covariance, before.shapes)  # first, while what the mode's look found is kept
         off = np.abs(shift) / np.sqrt(centre.covariance.diagonal())
@@ -318,7 +318,7 @@ class _Problem:
         return State(coefficients, (*state.scales[:-1], TabulatedVariance(lam, densities - densities.max())))
 
     def _along_scale(self, centre: _GivenScale) -> tuple[list[_GivenScale], Array] | None:
-        """The best c for each of several λ, and logarithms of what each counts beside the density there.
+        """Mode of c for each λ of a grid, and log quadrature weights.
 
         None where the density can't be followed far enough.
         """
@@ -339,7 +339,7 @@ class _Problem:
         return [*below[1:][::-1], centre, *above[1:]], np.zeros(len(below) - 1 + len(above))
 
     def _walk(self, centre: _GivenScale, along: Array, distances: Array, far: float) -> list[_GivenScale]:
-        """From the centre to these distances in units of ``along``, up to the first where the density is much less.
+        """Follow the mode from the centre to these distances along ``along``, until the density is negligible.
 
         It ends early where no best c is known, and before the density would rise again after it has fallen.
         """
@@ -360,7 +360,7 @@ class _Problem:
         return walk
 
     def _best_core(self, here: _GivenScale, step: Array) -> _GivenScale:
-        """The best c a step further; a ``LinAlgError`` where it is not reached."""
+        """Mode of c after a step in λ; ``LinAlgError`` if not reached."""
         ahead = _GivenScale.of(self._next(here.point, here.at + step - here.point.at))
         for _ in range(OPTIONS.max_core_steps):
             newton = ahead.c - ahead.point.at[:-1]
@@ -370,7 +370,7 @@ class _Problem:
         raise np.linalg.LinAlgError("The coefficients of the core do not converge.")
 
     def _shift(self, mode: _Point, S: Array, shapes: tuple[tuple[int, int], ...]) -> Array:
-        """From mode to mean of c given λ: ½ S Σ S_lm F′″_klm to the next order, with the covariance S = (−F″)⁻¹.
+        """Correction from mode to mean of c given λ: ½ S Σ S_lm F′″_klm, with the covariance S = (−F″)⁻¹.
 
         F is a sum of logarithms of integrals: its third derivatives are cumulants of those of the groups.
         """
@@ -386,7 +386,7 @@ class _Problem:
         )
         self.evaluations += 1
         sums = self.source.sum_parts(kernel)
-        total = np.einsum("gjk,jgk->gk", along, centred) + sums.bends.to_array()
+        total = np.einsum("gjk,jgk->gk", along, centred) + sums.second_sums.to_array()
         return 0.5 * S @ (sums.core + np.einsum("gk,jgk->j", groups.weights * total, centred))
 
 
@@ -404,12 +404,12 @@ def _nodes(mean: Array, sd: Array, skewness: Array) -> tuple[Array, Array]:
 
 
 def _upper_root(covariance: Array) -> Array:
-    """The upper triangular root, which distributions are held by."""
+    """Upper triangular root of a covariance, as distributions store it."""
     return cholesky(covariance[::-1, ::-1])[::-1, ::-1]
 
 
 def _solved(matrix: Array, right: Array) -> Array | None:
-    """matrix⁻¹ right; None where the matrix is not positive."""
+    """Solve matrix⁻¹ right; None if the matrix is not positive definite."""
     try:
         lower = cholesky(matrix)
     except np.linalg.LinAlgError:

@@ -61,7 +61,7 @@ TINY = float(np.finfo(np.float64).tiny)
 
 @final
 class SmoothNewton:
-    """Profiled Newton whose Gram matrices are its curvatures, and whose remaining gain is known."""
+    """Profiled Newton for smooth likelihoods, whose Gram matrices are Hessians and whose remaining gain is known."""
 
     superlinear = False  # the remaining gain says more than how gains fall
 
@@ -78,7 +78,7 @@ class SmoothNewton:
 
     @property
     def rows(self) -> "SmoothRows":
-        """The rows as the last evaluation left them."""
+        """Rows of the last evaluation."""
         assert self._last is not None
         return self._last[1]
 
@@ -102,7 +102,7 @@ class SmoothNewton:
         return iterate
 
     def separates(self, state: State) -> bool | None:
-        """Whether the mean scores put every row on its side; None unless it was evaluated last."""
+        """Whether the mean scores classify every row correctly; None unless this state was evaluated last."""
         return self.rows.separated if self._last is not None and self._last[0] is state else None
 
     def candidates(self, spec: Spec, iterate: Iterate) -> Iterator[State]:
@@ -122,7 +122,7 @@ class SmoothNewton:
             yield candidate
 
     def near(self, spec: Spec, source: Source, state: State, few: "SmoothRows") -> State:
-        """The covariance of all rows near a state, to which an optimisation over ``few`` of them has led.
+        """Covariance of all rows near a state found by an optimisation over ``few`` of them.
 
         The variances of scores hardly differ from row to row, and matter little where rows are many: in tables of some
         columns all rows get the same, as a pass would be needed to find them. The mean is found the better for it, as
@@ -146,7 +146,7 @@ class SmoothNewton:
 
 
 def _update_gain(spec: Spec, iterate: Iterate) -> float:
-    """What the update of the covariance gains."""
+    """Gain of the bound by the update of the covariance."""
     image, now = covariance_update(spec, iterate, iterate.state).coefficients, iterate.state.gaussian
     precision = spec.precision(iterate.state)
     if precision.couplings:
@@ -158,7 +158,7 @@ def _update_gain(spec: Spec, iterate: Iterate) -> float:
 
 
 def gain_by_priors(spec: Spec, made: State, reached: State) -> float:
-    """What a covariance may gain where the precision of the priors is no longer that of which it was made."""
+    """Bound on the gain by updating a covariance after the prior precision has changed."""
     before, now = spec.precision(made), spec.precision(reached)
     if before.couplings:
         return np.inf
@@ -168,7 +168,7 @@ def gain_by_priors(spec: Spec, made: State, reached: State) -> float:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class EvenVariances:
-    """A mean, and the same variance for the scores of all rows."""
+    """Mean of the coefficients, with a common variance for the scores of all rows."""
 
     mean: Array
     variance: float
@@ -185,14 +185,14 @@ class EvenVariances:
 
 @final
 class SmoothRows(FixedVarianceRows):
-    """Rows whose evaluations compute the slope alone; their terms are computed once the mean stays."""
+    """Rows whose evaluations compute only slopes; other terms are computed on demand at the final mean."""
 
     _gram: Gram | None = None
     _terms: dict[int, tuple[Array, float]] | None = None
 
     @property
     def reused(self) -> float:
-        """To which fraction a step with an earlier Gram matrix must reduce the remaining gain."""
+        """Fraction to which a step with a reused Gram matrix must reduce the remaining gain."""
         return min(OPTIONS.max_reused, OPTIONS.reused * self._source.n_core)
 
     def _slopes(self, f: Array, v: Array, y: Array, s: Array) -> tuple[float, Array]:
@@ -240,12 +240,12 @@ class SmoothRows(FixedVarianceRows):
         return self._gram
 
     def sums(self, state: State) -> Stats:
-        """What a full pass would have summed here."""
+        """Sums of a full pass at this point."""
         gram = self.curvature(0.0)
         return Stats(gram, self.gradient + gram.times(state.coefficients.mean), self.row_term, np.nan, None)
 
     def updated(self, spec: Spec, state: State) -> State:
-        """The state with the covariance of these rows."""
+        """State with the covariance updated from these rows."""
         return covariance_update(spec, Iterate(state, -np.inf, lambda: self.sums(state)), state)
 
     @property
@@ -255,11 +255,11 @@ class SmoothRows(FixedVarianceRows):
 
     @property
     def separated(self) -> bool:
-        """Whether the mean scores put every row on its side."""
+        """Whether the mean scores classify every row correctly."""
         return all(bool((block.y * block.f > 0.0).all()) for block in self._blocks.values())
 
     def max_gain(self, before: dict[int, Array]) -> float:
-        """What another covariance may gain at most, where this one was made of these weights."""
+        """Upper bound on the gain by another covariance, if this one was computed with these weights."""
         total = 0.0
         for index, weights in self.weights.items():
             change = weights - before[index]
@@ -269,7 +269,7 @@ class SmoothRows(FixedVarianceRows):
 
 
 def subsample_start(spec: Spec, source: Source, start: State, rule: SmoothNewton) -> State:
-    """The first state for this rule: the start itself where rows are few, or a sample tells little."""
+    """Start for this rule by a fit to a subsample, or the start itself if rows are too few."""
     n_rows = max(OPTIONS.min_rows, OPTIONS.rows_each * spec.n_columns)
     sample = source.sample(n_rows) if source.n_rows >= OPTIONS.min_ratio * n_rows else None
     if sample is None:

@@ -39,7 +39,7 @@ OPTIONS = Options()
 
 @final
 class Feature(Enum):
-    """What a model, its rows, the settings or a stage may have; the value is how it is called."""
+    """Feature of a model, its rows, the settings or a stage; the value is its display name."""
 
     LOGISTIC = "logistic likelihood"
     GROUPS = "effects of groups"
@@ -63,7 +63,7 @@ F = Feature
 
 
 def features(spec: Spec, source: Source, *, accelerate: bool) -> Set[Feature]:
-    """What there is of all these in a model and its rows."""
+    """Features of a model and its rows."""
     missing = spec.missing if isinstance(spec.missing, MissingModel) else None
     inputs = None if missing is None else missing.inputs
     intercepts = spec.likelihood.normalised and quadrature.supports(spec, source)
@@ -92,7 +92,7 @@ def _no_rule(tol: float, fixed: bool) -> StepRule:
 @final
 @dataclass(frozen=True, eq=False)
 class Row:
-    """What is chosen where all of ``needs`` are there and none of ``not_with``, and why."""
+    """Row of a decision table: what is chosen given all of ``needs`` and none of ``not_with``, and why."""
 
     name: str
     needs: Set[Feature]
@@ -158,7 +158,7 @@ SOLVERS = (
 
 
 def first_row(table: tuple[Row, ...], flags: Set[Feature]) -> Row:
-    """The first row that fits; the last of each table always does."""
+    """First row of a table whose conditions hold; the last row of each table has none."""
     for row in table[:-1]:
         if row.needs <= flags and row.not_with.isdisjoint(flags):
             return row
@@ -198,7 +198,7 @@ def exact_stage(flags: Set[Feature], tol: float, *more: Feature) -> Stage:
 
 
 def plan(flags: Set[Feature], bound: str, tol: float) -> list[tuple[Stage, ...]]:
-    """Sequences of stages, to be tried in turn: the next where classes turn out to be separated, which the last is for.
+    """Sequences of stages to try in turn; the last one is for separated classes.
 
     The exact bound follows some passes of the augmented one, unless it is as easy from the start. For separated classes
     the augmented one is maximised to its end, and the scales stay there, as the posterior hardly determines them.

@@ -90,7 +90,7 @@ class Anderson:
         return image - (directions[:, chosen] @ coordinates) @ of_images[: self._seen]
 
     def candidates(self, state: State, image: State) -> Iterator[State]:
-        """Yield the extrapolated state, where there is one; who asks for more has refused it."""
+        """Yield the extrapolated state if there is one; a further request means that it was refused."""
         extrapolated = self.propose(state.packed, image.packed)
         if extrapolated is not None:
             yield image.unpack(extrapolated)
@@ -98,10 +98,10 @@ class Anderson:
 
 
 class Unpackable(Protocol):
-    """What can be made of numbers again."""
+    """Protocol of objects that can be rebuilt from packed numbers."""
 
     def unpack(self, numbers: Array) -> Self:
-        """Make one of the same shape from numbers."""
+        """Build an object of the same shape from packed numbers."""
         ...
 
 
@@ -110,14 +110,14 @@ U = TypeVar("U", bound=Unpackable)
 
 @final
 class FixedPoint(Generic[U]):
-    """Iteration towards a fixed point: extrapolated steps, undone where the next is longer."""
+    """Fixed-point iteration with Anderson extrapolation, undone if the next residual is larger."""
 
     def __init__(self) -> None:
         self._anderson, self._length = Anderson(), np.inf
         self.fallback: U | None = None  # the plain step, where the last one was extrapolated
 
     def advance(self, image: U, before: Array, after: Array) -> U:
-        """Where to go from the numbers ``before``, which the map takes to ``image``, whose numbers are ``after``."""
+        """Next iterate from numbers ``before``, which the map takes to ``image`` with numbers ``after``."""
         length = largest_change(before, after)
         if self.fallback is not None and not length < OPTIONS.max_longer * self._length:
             return self.undo()
@@ -159,7 +159,7 @@ class Iterate:
 
     @cached_property
     def remaining_gain(self) -> float:
-        """By how much the bound may still rise; infinite where it is not known."""
+        """Remaining gain of the bound; infinite if unknown."""
         return math.inf if self.estimate is None else self.estimate()
 
 
@@ -178,23 +178,23 @@ class StepRule(Protocol):
 
     @property
     def refinement(self) -> "AndersonNewton | NaturalGradient | None":
-        """Whose full steps go on where the bound tells no more; None for no further steps."""
+        """Rule for refinement steps beyond the resolution of the bound, or None."""
         ...
 
 
 def evaluate_state(spec: Spec, source: Source, state: State, *, with_curvature: bool = False) -> Iterate:
-    """Pass over the rows from this state: that gives its exact bound, and what the next step needs."""
+    """Pass over the rows at this state: its exact bound, and the sums for the next step."""
     stats = pass_rows(spec, state, source, mean_field, with_curvature=with_curvature)
     return Iterate(state, elbo(spec, state, stats.row_bound, stats.missing), lambda: stats)
 
 
 def cavi_step(spec: Spec, iterate: Iterate) -> State:
-    """The paper's updates, to the letter."""
+    """CAVI: the updates of Luts & Ormerod without acceleration."""
     return update(spec, iterate.state, iterate.stats, mean_field)
 
 
 def newton_step(spec: Spec, iterate: Iterate, damping: float) -> State | None:
-    """The paper's updates, but with a Newton step for the mean on the bound collapsed over the latent scales.
+    """CAVI with a Newton step for the mean on the bound collapsed over the latent scales.
 
     The mean moves by (H + Λ)⁻¹ {r − (G + Λ) μ}.
     The paper's update of the mean uses a majorant G of the curvature H, too large by χ/v in each row. H itself is right
@@ -231,14 +231,14 @@ def newton_step(spec: Spec, iterate: Iterate, damping: float) -> State | None:
 
 
 def _gates_rest(before: State, after: State) -> bool:
-    """Whether no gate moves any more."""
+    """Whether no gate changes any more."""
     if before.gates is None or after.gates is None:
         return True
     return bool(np.abs(before.gates.inclusion - after.gates.inclusion).max() < OPTIONS.max_inclusion_change)
 
 
 def fixed_point_step(spec: Spec, state: State) -> State | None:
-    """The state with scales at the fixed point of their own updates, or None where these do not creep."""
+    """State with scales at the fixed point of their updates, or None if these do not converge slowly."""
     scales, moved = list(state.scales), False
     for k, (block, moments) in enumerate(zip(spec.blocks, spec.moments(state), strict=True)):
         guess = block.prior.fixed_point_step(scales[k], moments)
@@ -248,7 +248,7 @@ def fixed_point_step(spec: Spec, state: State) -> State | None:
 
 
 def _fraction(spec: Spec, iterate: Iterate, fraction: float) -> State:
-    """A fraction of the natural-gradient step, which goes a part of the way in Σ⁻¹ and Σ⁻¹μ."""
+    """Natural-gradient step of a fraction, by interpolation in Σ⁻¹ and Σ⁻¹μ."""
     distribution, stats = iterate.state.gaussian, iterate.stats
     before = distribution.precision
     cross = (1 - fraction) * before.times(distribution.mean) + fraction * stats.cross
@@ -269,7 +269,7 @@ def cavi_steps(spec: Spec, iterate: Iterate) -> Iterator[State]:
 
 @final
 class CAVI:
-    """Coordinate ascent: the paper's sweep and nothing else."""
+    """Coordinate ascent (CAVI) without acceleration."""
 
     superlinear = False
     refinement = None

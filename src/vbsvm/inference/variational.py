@@ -109,14 +109,14 @@ class Variational(Parameters):
             check_whole("Variational", 2, 10**9, max_iter=self.max_iter)
 
     def most_passes(self, spec: Spec) -> int:
-        """Most passes over the data for this model."""
+        """Maximum number of passes over the data for this model."""
         if self.max_iter is not None:
             return int(self.max_iter)
         complete = input_model(spec.missing) is None or not self.accelerate
         return OPTIONS.max_passes if complete else OPTIONS.max_passes_missing
 
     def learned(self, spec: Spec, source: Source) -> LearnedInputs | None:
-        """The distribution of the inputs, where it is learned before the coefficients."""
+        """Distribution of the inputs if it is estimated before the coefficients, or None."""
         inputs = input_model(spec.missing)
         if inputs is None or not inputs.settings.fixed:
             return None
@@ -177,8 +177,8 @@ class Variational(Parameters):
         found = quadrature.integrate(spec, source, result.state, self.tol, OPTIONS.max_passes)
         if found is None and self.bound == INTEGRATED:
             raise ValueError(
-                "Variational(bound='integrated'): effects of groups can't be integrated out of these rows, as where "
-                "groups have one row or very many, or single rows outweigh the others: use bound='exact'."
+                "Variational(bound='integrated'): effects of groups can't be integrated out of these rows, as "
+                "where groups have one row or very many, or single rows outweigh the others: use bound='exact'."
             )
         return replace(result, declined=True) if found is None else replace(result, state=found[0], integrated=True)
 
@@ -290,19 +290,19 @@ def _run_stage(
 
 
 def _gives_way(source: Source, result: OptimizeResult, sequence: tuple[Stage, ...], separates: bool | None) -> bool:
-    """Whether the next sequence of stages is needed: for separated classes, or where a single stage has failed."""
+    """Whether the next sequence of stages is needed: for separated classes, or after a failed single stage."""
     if len(sequence) == 1 and not result.converged:
         return True
     return _separates(source, result.state) if separates is None else separates
 
 
 def _separates(source: Source, state: State) -> bool:
-    """Whether the mean scores put every row on its side: then no loss grows with the coefficients."""
+    """Whether the mean scores classify every row correctly, so that no loss grows with the coefficients."""
     return not source.sum_parts(lambda part: part.n_misclassified(state.coefficients.mean, state.missing))
 
 
 def _widened(spec: Spec, source: Source, state: State) -> State:
-    """The state with a scale that is wide enough for separated classes, in logistic models of inputs with one prior."""
+    """State with a scale large enough for separated classes, in logistic models with one prior of the inputs."""
     *others, last = spec.blocks
     prior, scale = last.prior, state.scales[-1]
     if not isinstance(prior, HalfT | Ridge) or not isinstance(scale, InverseGamma) or not spec.likelihood.normalised:

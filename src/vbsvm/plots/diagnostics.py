@@ -18,7 +18,7 @@ from vbsvm.plots.resolve_fit import any_fit, largest, number_shown, one_fit, req
 from vbsvm.results.comparison.approximations import Comparison, Pair
 from vbsvm.results.fit import Fit
 from vbsvm.results.history import Trace
-from vbsvm.results.tables import missing_shares
+from vbsvm.results.tables import missing_fractions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -355,7 +355,7 @@ def missing(fit: Any, ax: "Canvas" = None, *, top: int | None = None) -> "Axes":
     for which, marker, colour, size in ((shown, "s", style.VERMILION, 6.0), (~shown, ".", style.MUTED, 3.0)):
         rows, columns = np.nonzero(which)
         ax.plot(columns, rows, marker, color=colour, markersize=size, label="missing" if marker == "s" else "known")
-    lost = missing_shares(found)
+    lost = missing_fractions(found)
     style.beside(ax, -1, "missing; lost" if lost else "missing")
     for row, k in enumerate(chosen):
         share = lost.get(patterns.names[k])

@@ -131,7 +131,7 @@ class Predicted:
         own = 1 if len(fits) == 1 else k
         rest = None if len(fits) > 1 else one.classes[0]
         names = "the rest" if rest is None else str(rest), str(one.classes[1])
-        chances = np.exp(found.log_chances[:, own])
+        chances = np.exp(found.log_probabilities[:, own])
         margins = not one.spec.likelihood.normalised
         return Predicted(found.scores[:, k], chances, found.truth == own, names, found.weights, True, margins)
 

@@ -14,7 +14,7 @@ from vbsvm.report.evaluation import Evaluation
 from vbsvm.results import display
 from vbsvm.results.comparison.left_out import LeftOutPredictions, Measure
 from vbsvm.results.covariance import covariance, margin_warning
-from vbsvm.results.effects.check import misfit, parts_of
+from vbsvm.results.effects.check import misfit, quantile_bins
 from vbsvm.results.fit import Fit
 
 FEW_ROWS = 10
@@ -163,7 +163,7 @@ def _calibration(found: Predicted, groups: NDArray[np.intp] | None) -> Check:
     if slope.lower > 1.0 and slope.value > GOOD_SLOPES[1]:
         return Check(False, f"Probabilities are too timid: {told}; {average}.")
     units, positive = [] if groups is None else [groups], found.positive.astype(np.float64)
-    part = misfit(parts_of(found.chances), found.chances, positive, found.weights, units)
+    part = misfit(quantile_bins(found.chances), found.chances, positive, found.weights, units)
     if part is not None:
         where = f"mean predicted probability {percent(part.predicted, 1)}, observed {percent(part.observed, 1)}"
         return Check(False, f"Probabilities are not calibrated: in a fifth of the observations {where}; {average}.")

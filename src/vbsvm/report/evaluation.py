@@ -18,7 +18,7 @@ from vbsvm.base.cached import cached_property
 from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report.effects import Owner
 from vbsvm.results import prediction
-from vbsvm.results.comparison.leave_one_out import APPROXIMATE, ROWS_FOR_AN_INPUT, LeftOutRows, left_out_rows
+from vbsvm.results.comparison.leave_one_out import APPROXIMATE, MIN_ROWS_PER_PREDICTOR, LeftOutRows, left_out_rows
 from vbsvm.results.comparison.left_out import LeftOutPredictions, Measure
 from vbsvm.results.effects.rows import MOST_LEVELS, EffectRows
 from vbsvm.results.fit import Fit
@@ -42,7 +42,7 @@ class KnownRows:
         """Losses of rows with these log probabilities (rows × classes); classes that weigh more are chosen sooner."""
         rows = self.rows
         decided = (log_chances - self.offsets).argmax(axis=1)
-        return of_rows(name, replace(rows, log_chances=log_chances, decided=decided))
+        return of_rows(name, replace(rows, log_probabilities=log_chances, decided=decided))
 
     @property
     def shares(self) -> Array:
@@ -53,7 +53,7 @@ class KnownRows:
 
 def of_rows(name: str, rows: LeftOutRows) -> LeftOutPredictions:
     """Losses of rows, whose classes are numbers."""
-    own = rows.log_chances[np.arange(len(rows.truth)), rows.truth]
+    own = rows.log_probabilities[np.arange(len(rows.truth)), rows.truth]
     numbers = np.arange(len(rows.truth)) if rows.rows is None else rows.rows
     return LeftOutPredictions(name, numbers, rows.truth, rows.weights, rows.decided, own, rows.groups)
 
@@ -61,7 +61,7 @@ def of_rows(name: str, rows: LeftOutRows) -> LeftOutPredictions:
 def shares_alone(known: KnownRows) -> LeftOutPredictions:
     """Every row gets the shares of the classes, and so the most common class."""
     with np.errstate(divide="ignore"):
-        chances = np.broadcast_to(np.log(known.shares), known.rows.log_chances.shape)
+        chances = np.broadcast_to(np.log(known.shares), known.rows.log_probabilities.shape)
     return known.predicted("shares", chances)
 
 
@@ -228,7 +228,7 @@ def _with_rivals(
     labels = fits[0].classes if len(fits) == 1 else [fit.classes[1] for fit in fits]
     names = tuple("the rest" if label is None else str(label) for label in labels)
     gates = fits[0].spec.gate_map
-    few = gates is not None and gates.n_gates * ROWS_FOR_AN_INPUT > len(rows.truth)
+    few = gates is not None and gates.n_gates * MIN_ROWS_PER_PREDICTOR > len(rows.truth)
     flattered = few and rows.method == APPROXIMATE
     shares = shares_alone(known)
     return Evaluation(left_out, rows, names, bool(offsets.any()), shares, others, as_new, flattered)

@@ -133,7 +133,7 @@ def _classes(fits: Sequence[Fit]) -> Table:
 
 def missing_section(fit: Fit, patterns: MissingPatterns) -> Section:
     """How much is missing, where, and what that costs."""
-    lost = {name: f"{100 * part:.0f} %" for name, part in tables.missing_shares(fit).items()}
+    lost = {name: f"{100 * part:.0f} %" for name, part in tables.missing_fractions(fit).items()}
     head = ("column", "missing", "share", "information lost")[: 4 if lost else 3]
     body = cells(
         *(

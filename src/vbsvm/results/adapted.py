@@ -1,4 +1,4 @@
-"""A fit that knows further groups: their effects are learned from a few rows, and all else is held."""
+"""Adaptation of a fit to new groups: their effects are estimated from a few rows, all else is fixed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.formula.reader import Reader
 from vbsvm.design.levels import UNSEEN, group_labels
-from vbsvm.inference.adaptation import Adapted, NaturalEffects, adapt, mixture
+from vbsvm.inference.adaptation import AdaptedEffects, NaturalEffects, adapt, mixture
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.loop import OptimizeResult
 from vbsvm.model.gates import Gates
@@ -28,7 +28,7 @@ from vbsvm.model.spec import Spec, State
 from vbsvm.results.covariance import LearnedCovariances
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.effects.rows import row_weights
-from vbsvm.results.fit_predictions import known_outcome
+from vbsvm.results.fit_predictions import observed_classes
 from vbsvm.results.prediction import prior_covariances
 from vbsvm.sources.row_builder import Grouping, RowBuilder
 
@@ -37,32 +37,32 @@ if TYPE_CHECKING:
 
 
 def adapted(fit: "Fit", reader: Reader, data: Any, weights: str | ArrayLike | None) -> "Fit":
-    """The fit with the groups of these rows; the rows have their outcome."""
+    """Return the fit extended by the groups of these rows with known outcome."""
     if not fit.plan.factors:
         raise ValueError("adapt: the model has no groups.")
-    rows = _Rows.read(fit, reader, data, weights)
+    rows = _Rows.from_data(fit, reader, data, weights)
     with single_threaded_blas():
-        held = fit._without_rows()
-        groups, outcome = _Groups.of(held.spec, rows, held.posterior.state), held.outcome
+        without_rows = fit._without_rows()
+        groups, outcome = _Groups.from_rows(without_rows.spec, rows, without_rows.posterior.state), without_rows.outcome
         if isinstance(outcome, Sample):
-            outcome, spreads = groups.sampled(outcome), held.spreads
+            outcome, spreads = groups.update_sample(outcome), without_rows.spreads
         else:
-            outcome, spreads = groups.climbed(outcome, held.spreads)
+            outcome, spreads = groups.update_variational(outcome, without_rows.spreads)
     return replace(
-        held,
+        without_rows,
         spec=groups.spec,
         plan=rows.reader.plan,
         reader=rows.reader,
         outcome=outcome,
         spreads=spreads,
-        facts=None if held.facts is None else rows.counted(held.facts),
+        facts=None if without_rows.facts is None else rows.updated_counts(without_rows.facts),
     )
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """New rows, encoded by a reader that knows their groups; and where the groups of the fit stand among all."""
+    """New rows, encoded with the extended levels; ``places`` are the positions of the fit's groups among all."""
 
     reader: Reader
     encoded: Encoded
@@ -71,12 +71,12 @@ class _Rows:
     places: NDArray[np.intp]
 
     @staticmethod
-    def read(fit: "Fit", reader: Reader, data: Any, weights: str | ArrayLike | None) -> "_Rows":
-        """Read rows; refuse what can't tell of groups."""
+    def from_data(fit: "Fit", reader: Reader, data: Any, weights: str | ArrayLike | None) -> "_Rows":
+        """Read rows; raise where predictors are missing or groups of other factors are new."""
         *others, tail = reader.plan.factors
         counts = row_weights("adapt", data, weights)
-        kept = np.flatnonzero(counts > 0)
-        frame = reader.select(data, kept)
+        row_index = np.flatnonzero(counts > 0)
+        frame = reader.select(data, row_index)
         labels = [group_labels(frame[name].to_numpy(), name, frame.index) for name in tail.columns]
         tail.levels.check_kinds(labels, tail.columns)
         levels, places = tail.levels.extended(labels)
@@ -87,44 +87,44 @@ class _Rows:
             row = frame.index[int(np.argmax(frame[missing[0]].isna().to_numpy()))]
             raise ValueError(f"adapt: column {missing[0]!r} has no value in row {row}: leave such rows out.")
         encoded = reader.encode(frame)
-        for factor, found in zip(others, encoded.levels, strict=False):
-            if (found == UNSEEN).any():
-                row = frame.index[int(np.argmax(found == UNSEEN))]
+        for factor, levels_of_rows in zip(others, encoded.levels, strict=False):
+            if (levels_of_rows == UNSEEN).any():
+                row = frame.index[int(np.argmax(levels_of_rows == UNSEEN))]
                 raise ValueError(
-                    f"adapt learns the groups of {tail.name!r}, and row {row} has a group of {factor.name!r} that was "
-                    "not seen in fit: leave such rows out, or fit the model again."
+                    f"adapt learns the groups of {tail.name!r}, and row {row} has a group of {factor.name!r} that "
+                    "was not seen in fit: leave such rows out, or fit the model again."
                 )
-        outcome = known_outcome(fit, data)[kept]
+        outcome = observed_classes(fit, data)[row_index]
         signs = np.where(outcome == fit.classes[1], 1.0, -1.0)
-        return _Rows(reader, encoded, signs, counts[kept], places)
+        return _Rows(reader, encoded, signs, counts[row_index], places)
 
     @property
     def plan(self) -> Plan:
         """The plan with all groups."""
         return self.reader.plan
 
-    def built(self) -> tuple[ArrowRows, NDArray[np.intp]]:
-        """Rows whose tail counts their own groups only, and where these stand among all."""
+    def design_rows(self) -> tuple[ArrowRows, NDArray[np.intp]]:
+        """Design rows with the last factor's groups renumbered from 0, and the index of each of these among all."""
         plan, recipe = self.plan, self.plan.recipe
         *others, tail = (
-            Grouping.from_levels(one, found) for one, found in zip(plan.factors, self.encoded.levels, strict=True)
+            Grouping.from_levels(f, codes) for f, codes in zip(plan.factors, self.encoded.levels, strict=True)
         )
-        here, index = np.unique(tail.index, return_inverse=True)
-        tail = Grouping(index, len(here), tail.slopes)
+        group_index, index = np.unique(tail.index, return_inverse=True)
+        tail = Grouping(index, len(group_index), tail.slopes)
         n_rows = len(self.signs)
         design = recipe.encode(self.encoded.table, recipe.work_space(n_rows))
         builder = RowBuilder(0, design, self.signs, self.weights, recipe, plan.n_carried, (*others, tail))
-        return builder.all_rows(), here
+        return builder.all_rows(), group_index
 
-    def counted(self, facts: Facts) -> Facts:
-        """What is known of the data, with these rows."""
+    def updated_counts(self, facts: Facts) -> Facts:
+        """Counts of the training data plus those of these rows."""
         positive = self.signs > 0
         *others, tail = facts.group_sizes
         sizes = np.zeros(len(self.plan.factors[-1].levels), dtype=tail.dtype)
         sizes[self.places] = tail
         added = [
-            np.bincount(found, minlength=len(one))
-            for one, found in zip((*others, sizes), self.encoded.levels, strict=True)
+            np.bincount(codes, minlength=len(previous))
+            for previous, codes in zip((*others, sizes), self.encoded.levels, strict=True)
         ]
         weights = None
         if facts.weights is not None or (self.weights != 1.0).any():
@@ -136,77 +136,85 @@ class _Rows:
 @final
 @dataclass(frozen=True, eq=False)
 class _Groups:
-    """The groups of new rows among all, and what was known of the model."""
+    """The model extended by the groups of new rows, and its state before."""
 
     spec: Spec
     state: State
     rows: ArrowRows
-    here: NDArray[np.intp]
+    group_index: NDArray[np.intp]
     places: NDArray[np.intp]
     n_groups: int
     precisions: tuple[Array, ...]
 
     @staticmethod
-    def of(spec: Spec, rows: _Rows, state: State) -> "_Groups":
-        """Blocks of the tail get longer; what a block's prior says of one group holds for all."""
+    def from_rows(spec: Spec, rows: _Rows, state: State) -> "_Groups":
+        """Extend the columns of the last factor's blocks; the prior of a group's effects is the same for new groups."""
         tail = rows.plan.factors[-1]
         begin = rows.plan.first_effects()[-1]
         blocks = [
-            replace(block, columns=tuple(_longer(one, begin, begin + tail.size) for one in block.columns))
+            replace(block, columns=tuple(_extend(c, begin, begin + tail.size) for c in block.columns))
             for block in spec.blocks
         ]
-        built, here = rows.built()
-        longer = replace(spec, blocks=tuple(blocks))
-        return _Groups(longer, state, built, here, rows.places, len(tail.levels), _precisions(spec, state, rows.plan))
+        design_rows, group_index = rows.design_rows()
+        extended_spec = replace(spec, blocks=tuple(blocks))
+        return _Groups(
+            extended_spec,
+            state,
+            design_rows,
+            group_index,
+            rows.places,
+            len(tail.levels),
+            _precisions(spec, state, rows.plan),
+        )
 
     @property
-    def known(self) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-        """Which of the rows' groups the fit knew, and their numbers there."""
-        old = np.minimum(np.searchsorted(self.places, self.here), len(self.places) - 1)
-        known = self.places[old] == self.here
+    def known_groups(self) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
+        """Mask of the rows' groups that were in the fit, and their indices there."""
+        old = np.minimum(np.searchsorted(self.places, self.group_index), len(self.places) - 1)
+        known = self.places[old] == self.group_index
         return known, old[known]
 
-    def climbed(
+    def update_variational(
         self, outcome: OptimizeResult, spreads: LearnedCovariances | None
     ) -> tuple[OptimizeResult, LearnedCovariances | None]:
-        """After variational Bayes; groups that were known go on from what was known of them."""
+        """Update a variational fit; for groups of the fit the prior is their previous posterior."""
         before = self.state.coefficients
         if not isinstance(before, ArrowGaussian):
             raise ValueError("adapt: the coefficients of this fit are known by draws only: fit the new rows with it.")
-        found, shares = self._adapt(outcome.likelihood, before.core, before.shapes, self._priors(before))
+        components, shares = self._adapt(outcome.likelihood, before.core, before.shapes, self._priors(before))
         gates = self.state.gates
         if gates is not None and self.spec.gate_map is not None:
             gates = Gates(gates.log_odds, self.spec.gate_map)
-        learned = mixture([one.distribution for one in found], shares)
-        state = replace(self.state, coefficients=self._joined(before, learned), gates=gates)
+        effects = mixture([c.distribution for c in components], shares)
+        state = replace(self.state, coefficients=self._combine(before, effects), gates=gates)
         if spreads is not None and isinstance(spreads.curvature, ArrowGaussian):
             curvature = spreads.curvature
             priors = self._priors(curvature)
-            by_curvature = [one.by_curvature(prior, curvature.core) for one, prior in zip(found, priors, strict=True)]
-            spreads = replace(spreads, curvature=self._joined(curvature, mixture(by_curvature, shares)))
+            by_curvature = [c.by_curvature(p, curvature.core) for c, p in zip(components, priors, strict=True)]
+            spreads = replace(spreads, curvature=self._combine(curvature, mixture(by_curvature, shares)))
         return replace(outcome, state=state, others=()), spreads
 
-    def sampled(self, sample: Sample) -> Sample:
-        """After a sampler: effects are learned at the draws' mean and covariance, and drawn given each draw."""
-        if self.known[0].any():
+    def update_sample(self, sample: Sample) -> Sample:
+        """Update a sampled fit: effects are estimated at the draws' mean and covariance, and drawn given each draw."""
+        if self.known_groups[0].any():
             raise ValueError(
-                "adapt: after Gibbs sampling only new groups are learned, and some of these rows have a group of the "
-                "fit: leave them out, or fit the model again."
+                "adapt: after Gibbs sampling only new groups are learned, and some of these rows have a group of "
+                "the fit: leave them out, or fit the model again."
             )
         q, draws = len(self.precisions[0]), sample.coefficients
         n_core = draws.shape[2] - len(self.places) * q
-        core = _gaussian(sample.flat[:, :n_core])
+        core = _normal_from_draws(sample.flat[:, :n_core])
         shapes = tuple(factor.shape for factor in self.rows.factors)
-        priors = [NaturalEffects.of_prior(one, len(self.here), n_core) for one in self.precisions]
+        priors = [NaturalEffects.from_prior(p, len(self.group_index), n_core) for p in self.precisions]
         components, shares = self._adapt(self.spec.likelihood.exact, core, shapes, priors)
-        found = mixture([one.distribution for one in components], shares)
+        effects = mixture([p.distribution for p in components], shares)
         tail = np.empty((*draws.shape[:2], self.n_groups, q))
         tail[:, :, self.places] = draws[:, :, n_core:].reshape(*draws.shape[:2], -1, q)
-        noise = np.random.default_rng(len(draws)).standard_normal((*draws.shape[:2], len(self.here), q))
-        change = np.einsum("gqp,cdp->cdgq", found.link, draws[:, :, :n_core] - core.mean)
-        tail[:, :, self.here] = found.effects - change + np.einsum("gqr,cdgr->cdgq", found.root, noise)
-        joined = np.concatenate([draws[:, :, :n_core], tail.reshape(*draws.shape[:2], -1)], axis=2)
-        return replace(sample, coefficients=joined)
+        noise = np.random.default_rng(len(draws)).standard_normal((*draws.shape[:2], len(self.group_index), q))
+        change = np.einsum("gqp,cdp->cdgq", effects.link, draws[:, :, :n_core] - core.mean)
+        tail[:, :, self.group_index] = effects.effects - change + np.einsum("gqr,cdgr->cdgq", effects.root, noise)
+        coefficients = np.concatenate([draws[:, :, :n_core], tail.reshape(*draws.shape[:2], -1)], axis=2)
+        return replace(sample, coefficients=coefficients)
 
     def _adapt(
         self,
@@ -214,72 +222,72 @@ class _Groups:
         core: DenseGaussian,
         shapes: tuple[tuple[int, int], ...],
         priors: Sequence[NaturalEffects],
-    ) -> tuple[list[Adapted], Array]:
-        """Given each of the precisions, equally likely before; and the probability of each given a group's rows."""
-        found = [adapt(likelihood, core, shapes, self.state.gates, self.rows, prior) for prior in priors]
+    ) -> tuple[list[AdaptedEffects], Array]:
+        """Adapted effects under each equally likely prior precision, and the posterior weight of each by group."""
+        components = [adapt(likelihood, core, shapes, self.state.gates, self.rows, prior) for prior in priors]
         normaliser = [0.5 * np.linalg.slogdet(prior.precision)[1] for prior in priors]
-        evidence = np.array([one.bound for one in found]) + normaliser
-        return found, np.asarray(softmax(evidence, axis=0), dtype=np.float64)
+        evidence = np.array([c.bound for c in components]) + normaliser
+        return components, np.asarray(softmax(evidence, axis=0), dtype=np.float64)
 
     def _priors(self, before: ArrowGaussian) -> list[NaturalEffects]:
-        known, old = self.known
-        priors = [NaturalEffects.of_prior(one, len(self.here), len(before.core.mean)) for one in self.precisions]
+        known, old = self.known_groups
+        priors = [NaturalEffects.from_prior(p, len(self.group_index), len(before.core.mean)) for p in self.precisions]
         if not known.any():
             return priors
-        found, where = NaturalEffects.of(before, old), np.flatnonzero(known)
-        return [_replaced(prior, found, where) for prior in priors]
+        effects, positions = NaturalEffects.from_distribution(before, old), np.flatnonzero(known)
+        return [_with_previous(prior, effects, positions) for prior in priors]
 
-    def _joined(self, before: ArrowGaussian, learned: ArrowGaussian) -> ArrowGaussian:
-        """All groups: those of the fit, and those that were learned."""
+    def _combine(self, before: ArrowGaussian, learned: ArrowGaussian) -> ArrowGaussian:
+        """Coefficients with the effects of all groups: those of the fit, and the adapted ones."""
 
         def all_of(part: Callable[[ArrowGaussian], Array]) -> Array:
-            found = np.empty((self.n_groups, *part(before).shape[1:]))
-            found[self.places] = part(before)
-            found[self.here] = part(learned)
-            return found
+            values = np.empty((self.n_groups, *part(before).shape[1:]))
+            values[self.places] = part(before)
+            values[self.group_index] = part(learned)
+            return values
 
         effects, root, link = (all_of(attrgetter(name)) for name in ("effects", "root", "link"))
         return ArrowGaussian(before.core, effects, root, link, before.shapes)
 
 
-def _replaced(prior: NaturalEffects, known: NaturalEffects, where: NDArray[np.intp]) -> NaturalEffects:
-    """With what is known of some of the groups."""
-    parts = [np.array(one) for one in (prior.precision, prior.border, prior.right)]
-    for part, own in zip(parts, (known.precision, known.border, known.right), strict=True):
-        part[where] = own
+def _with_previous(prior: NaturalEffects, known: NaturalEffects, positions: NDArray[np.intp]) -> NaturalEffects:
+    """Replace the priors of the groups at these positions by their previous posteriors."""
+    parts = [np.array(part) for part in (prior.precision, prior.border, prior.right)]
+    for part, values in zip(parts, (known.precision, known.border, known.right), strict=True):
+        part[positions] = values
     return NaturalEffects(*parts)
 
 
 def _precisions(spec: Spec, state: State, plan: Plan) -> tuple[Array, ...]:
-    """Equally likely precisions of the effects of a new group.
+    """Equally likely prior precisions of the effects of a new group.
 
-    One, the expected precision, where that is what a climb used. Where the variance is known by quadrature or draws, it
-    would be ruled by variances near 0.
+    A single one, the expected precision, after mean-field optimisation. With a variance by quadrature or draws, it
+    would be dominated by variances near 0.
     """
     begin, q = plan.first_effects()[-1], len(plan.factors[-1].slopes)
     scales = [scale for block, scale in zip(spec.blocks, state.scales, strict=True) if block.columns[0].start >= begin]
     if all(isinstance(scale, TabulatedVariance | ScaleDraws) for scale in scales):
         covariances = prior_covariances(plan, spec, state, len(plan.factors) - 1)
-        return tuple(np.linalg.inv(one).astype(np.float64, copy=False) for one in covariances)
-    return (_of_group(spec.precision(state), begin, q),)
+        return tuple(np.linalg.inv(covariance).astype(np.float64, copy=False) for covariance in covariances)
+    return (_group_precision(spec.precision(state), begin, q),)
 
 
-def _longer(columns: slice, begin: int, end: int) -> slice:
-    """Columns of the tail to its new end; others as they are."""
+def _extend(columns: slice, begin: int, end: int) -> slice:
+    """Extend columns of the last factor to its new end; return others unchanged."""
     return columns if columns.start < begin else slice(columns.start, end, columns.step)
 
 
-def _of_group(precision: Precision, begin: int, q: int) -> Array:
-    """Λ of the effects of one group, q × q, from that of all coefficients."""
-    found = np.diag(precision.diagonal[begin : begin + q])
-    for left, right, value in precision.couplings:
-        if left.start >= begin:
-            j, k = left.start - begin, right.start - begin
-            found[j, k] = found[k, j] = value
-    return found
+def _group_precision(precision: Precision, begin: int, q: int) -> Array:
+    """Precision Λ of the effects of one group, q × q, from that of all coefficients."""
+    block = np.diag(precision.diagonal[begin : begin + q])
+    for first, second, value in precision.couplings:
+        if first.start >= begin:
+            j, k = first.start - begin, second.start - begin
+            block[j, k] = block[k, j] = value
+    return block
 
 
-def _gaussian(draws: Array) -> DenseGaussian:
+def _normal_from_draws(draws: Array) -> DenseGaussian:
     """A normal distribution with the mean and covariance of draws."""
     if not draws.shape[1]:
         return DenseGaussian(np.empty(0), np.empty((0, 0)))

@@ -1,4 +1,4 @@
-"""From scores to probabilities that are frequencies: a link that is learned from the scores of rows left out.
+"""Calibration: the link from scores to probabilities, estimated from leave-one-out scores.
 
 The log odds of the positive class are ψ(f) = a f / √(1 + b (a f)²), plus an offset where class weights are in use. ψ is
 odd and increasing: its sign is that of the score, and far from the hyperplane it levels off where scores are less
@@ -20,7 +20,7 @@ from vbsvm.model.row_pass import RowInfluence
 
 # The variance of a normal score widens a logistic curve as much as this share of it in the square of the slope.
 WIDENING = np.pi / 8
-# Beyond it a score says nothing; and a distribution without a mean has an infinite one.
+# Beyond it a score carries no information; a distribution without a mean has an infinite variance.
 LARGEST_VARIANCE = 1e20
 # Beyond it log odds, or their differences, overflow.
 LARGEST_SCORE = 4e307
@@ -28,21 +28,21 @@ LARGEST_SCORE = 4e307
 SMALLEST_LOG_ODDS = 1e-15
 SMALLEST_SLOPE = 1e-12
 # Half an error at the median size of a score is added to the rows: without it a slope would be infinite where all rows
-# are on their side. The prior of the slope has its mode at 2, with the say of a fraction of a row; that of the bend
+# are classified correctly. The prior of the slope has its mode at 2 and the weight of a fraction of a row; the bend's
 # expects none.
 PSEUDO_ERROR = 0.5
 PRIOR_SLOPE, PRIOR_WEIGHT = 2.0, 0.1
 BEND_PENALTY = 0.3
-MOST_STEPS = 60
-LONGEST_STEP = 2.0
-ENOUGH = 1e-11
-# The say of θ = 1, as a number of rows; and how far from 1 it may be, as a logarithm.
+MAX_STEPS = 60
+MAX_STEP = 2.0
+TOLERANCE = 1e-11
+# Weight of the prior at θ = 1, as a number of rows; and the largest |log θ|.
 TEMPER_WEIGHT = 3.0
-WIDEST_TEMPER = 12.0
-# The common factor of several classes is learned from at most so many rows.
-MOST_TEMPERED = 100_000
-# More rows than this are put into bins, of which so many lie on each side of 0.
-MOST_ROWS = 8192
+MAX_LOG_TEMPER = 12.0
+# Maximum number of rows from which the common factor of several classes is estimated.
+MAX_TEMPERED = 100_000
+# More rows than MAX_ROWS are binned, with BINS bins on each side of 0.
+MAX_ROWS = 8192
 BINS = 1024
 
 
@@ -58,35 +58,35 @@ class Calibration:
     bend: float = 0.0
     offset: float = 0.0
 
-    def times(self, factor: float) -> "Calibration":
+    def scaled(self, factor: float) -> "Calibration":
         """The link whose log odds, without the offset, are these times a factor."""
         return replace(self, slope=factor * self.slope, bend=self.bend / factor**2)
 
 
 def log_odds(calibrations: Sequence[Calibration], scores: Array, variances: Array) -> Array:
-    """Log odds from scores, rows × models, averaged over what is unknown of a row.
+    """Log odds from scores, rows × models, averaged over missing inputs and effects of new groups.
 
     ``variances`` are those that missing inputs and new groups cause. All models have the same bend and, in a row, the
     same variance, so that the largest of several log odds belongs to the largest a f.
     """
-    return _link(calibrations, scores, variances) + np.array([one.offset for one in calibrations])
+    return _link(calibrations, scores, variances) + np.array([calibration.offset for calibration in calibrations])
 
 
 def _link(calibrations: Sequence[Calibration], scores: Array, variances: Array) -> Array:
     """ψ of each score, without offsets."""
-    slopes = np.array([one.slope for one in calibrations])
-    bend = float(np.mean([one.bend for one in calibrations]))
+    slopes = np.array([calibration.slope for calibration in calibrations])
+    bend = float(np.mean([calibration.bend for calibration in calibrations]))
     with np.errstate(over="ignore"):
         scaled = np.clip(scores * slopes, -LARGEST_SCORE, LARGEST_SCORE)
         unknown = np.minimum(np.square(slopes) * variances, LARGEST_VARIANCE).mean(axis=1, keepdims=True)
-    found = scaled / np.hypot(np.sqrt(1.0 + WIDENING * unknown), np.sqrt(bend) * scaled)
-    return np.sign(scaled) * np.maximum(np.abs(found), SMALLEST_LOG_ODDS) + SMALLEST_SLOPE * scaled
+    psi = scaled / np.hypot(np.sqrt(1.0 + WIDENING * unknown), np.sqrt(bend) * scaled)
+    return np.sign(scaled) * np.maximum(np.abs(psi), SMALLEST_LOG_ODDS) + SMALLEST_SLOPE * scaled
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class LeftOutScores:
-    """Labels ±1 and weights of rows, their scores in fits without them, and the variances of what is unknown of these.
+    """Leave-one-out scores f of rows with labels y = ±1 and weights s; u is their variance by missing inputs.
 
     ``offset`` is what class weights added to the log odds, and ``fitted`` are the scores of the fit to all rows. A
     ``leverage`` near 1 says that f is not to be trusted.
@@ -101,126 +101,126 @@ class LeftOutScores:
     leverage: Array | None = None
 
     @staticmethod
-    def of(rows: RowInfluence, counts: Array) -> "LeftOutScores":
-        """From what each row did to the fit; ``counts`` are the sample weights, without class weights."""
+    def from_influence(rows: RowInfluence, counts: Array) -> "LeftOutScores":
+        """Leave-one-out scores from the influence of rows; ``counts`` are the sample weights, without class weights."""
         with np.errstate(all="ignore"):
             f = rows.left_out_scores(counts)
-            largest = np.abs(rows.score).max()  # the first order says nothing of larger ones
+            largest = np.abs(rows.score).max()  # first-order scores beyond it are not reliable
             f = np.clip(np.where(np.isfinite(f), f, rows.score), -largest, largest)
             leverage = rows.leverage(counts)
         offset = 0.0 if counts is rows.s else _offset(rows, counts)
         return LeftOutScores(rows.y, counts, f, rows.missing_variance, offset, rows.score, leverage)
 
-    def in_bins(self) -> "LeftOutScores":
-        """Rows of one label with nearly the same score as one row."""
+    def binned(self) -> "LeftOutScores":
+        """Bin rows by label and score; each bin counts as one row."""
         unit = _median(np.abs(self.f), self.s)
         if self.u.any() or not unit > 0:
             return self
         place = np.arcsinh(self.f / unit)
         place *= BINS / np.abs(place).max()
         bins = np.rint(place).astype(np.intp) + BINS + (2 * BINS + 1) * (self.y > 0)
-        s, f = (np.bincount(bins, one, minlength=4 * BINS + 2).astype(np.float64) for one in (self.s, self.s * self.f))
+        s, f = (np.bincount(bins, x, minlength=4 * BINS + 2).astype(np.float64) for x in (self.s, self.s * self.f))
         y, kept = np.repeat([-1.0, 1.0], 2 * BINS + 1), s > 0
         return LeftOutScores(y[kept], s[kept], f[kept] / s[kept], np.zeros(int(kept.sum())), self.offset)
 
 
 def _offset(rows: RowInfluence, counts: Array) -> float:
-    """How much larger the weights of the negative rows are in the loss than in the sample, against the positive."""
+    """Log ratio of loss to sample weights of the negative rows, minus that of the positive rows."""
     sides = rows.y < 0, rows.y > 0
     negative, positive = (float(np.log(rows.s[side].sum()) - np.log(counts[side].sum())) for side in sides)
     return negative - positive
 
 
 def calibrate(models: Sequence[LeftOutScores]) -> list[Calibration]:
-    """Learn the link of each model: of two classes, or of each of several against the rest, with the same rows."""
+    """Fit the link of each model: one for two classes, else one for each class against the rest, on the same rows."""
     with np.errstate(all="ignore"):
-        found = [_calibration(one if len(one.f) <= MOST_ROWS else one.in_bins()) for one in models]
-        return found if len(found) == 1 else _tempered(found, models)
+        links = [_calibration(model if len(model.f) <= MAX_ROWS else model.binned()) for model in models]
+        return links if len(links) == 1 else _tempered(links, models)
 
 
 def _tempered(calibrations: list[Calibration], models: Sequence[LeftOutScores]) -> list[Calibration]:
-    """All slopes times a common factor θ, so that the probabilities of several classes together are right.
+    """Multiply all slopes by a common factor θ, so that multiclass probabilities are calibrated.
 
-    Odds against the rest, each right on its own, are too sure as odds of the classes against each other. θ maximises
+    One-vs-rest odds, each calibrated on its own, are overconfident as odds between classes. θ maximises
     the likelihood of the labels; its prior has the mode 1.
     """
-    every = slice(None, None, -(-len(models[0].f) // MOST_TEMPERED))
-    f, u = (np.stack([getattr(one, name)[every] for one in models], axis=1) for name in ("f", "u"))
-    truth, s = np.stack([one.y[every] for one in models], axis=1) > 0, models[0].s[every]
-    psi, offsets = _link(calibrations, f, u), np.array([one.offset for one in calibrations])
-    own = float(s @ psi[truth])
+    every = slice(None, None, -(-len(models[0].f) // MAX_TEMPERED))
+    f, u = (np.stack([getattr(model, name)[every] for model in models], axis=1) for name in ("f", "u"))
+    truth, s = np.stack([model.y[every] for model in models], axis=1) > 0, models[0].s[every]
+    psi, offsets = _link(calibrations, f, u), np.array([model.offset for model in calibrations])
+    psi_of_class = float(s @ psi[truth])
 
     def slope(log_theta: float) -> float:
         theta = float(np.exp(log_theta))
         chances = softmax(theta * psi + offsets, axis=1)
-        return float(s @ (chances * psi).sum(axis=1)) - own + TEMPER_WEIGHT * (1.0 - 1.0 / theta)
+        return float(s @ (chances * psi).sum(axis=1)) - psi_of_class + TEMPER_WEIGHT * (1.0 - 1.0 / theta)
 
-    if not np.isfinite(slope(0.0)) or slope(-WIDEST_TEMPER) > 0 or slope(WIDEST_TEMPER) < 0:
+    if not np.isfinite(slope(0.0)) or slope(-MAX_LOG_TEMPER) > 0 or slope(MAX_LOG_TEMPER) < 0:
         return calibrations
-    root: Any = brentq(slope, -WIDEST_TEMPER, WIDEST_TEMPER, xtol=1e-10)
+    root: Any = brentq(slope, -MAX_LOG_TEMPER, MAX_LOG_TEMPER, xtol=1e-10)
     theta = float(np.exp(root))
-    return [one.times(theta) for one in calibrations]
+    return [model.scaled(theta) for model in calibrations]
 
 
 def _median(values: Array, weights: Array) -> float:
-    """The smallest value with half of the weight at or below it."""
+    """Weighted median: the smallest value with half of the weight at or below it."""
     order = np.argsort(values)
     below = np.cumsum(weights[order])
     return float(values[order[np.searchsorted(below, 0.5 * below[-1])]])
 
 
 def _calibration(rows: LeftOutScores) -> Calibration:
-    """Slope a and bend b: Newton steps in (log a, b a² × mean square of the scores), damped where one fails."""
-    objective = _Objective.of(rows)
+    """Fit slope a and bend b by damped Newton steps in (log a, b a² × mean square of the scores)."""
+    objective = _Objective.from_scores(rows)
     if objective is None:
         return Calibration(PRIOR_SLOPE, 0.0, rows.offset)
-    at = np.array([np.log(PRIOR_SLOPE), 0.0])
-    loss, gradient, curvature = objective.at(at)
+    point = np.array([np.log(PRIOR_SLOPE), 0.0])
+    loss, gradient, curvature = objective.evaluate(point)
     damping = 0.0
-    for _ in range(MOST_STEPS):
-        moved = _moved(at, gradient, curvature, damping)
-        reached, *slopes = objective.at(moved)
-        if reached <= loss:
-            gain, at, loss, damping = loss - reached, moved, reached, 0.1 * damping
-            gradient, curvature = slopes
-            if gain < ENOUGH * (1.0 + loss):
+    for _ in range(MAX_STEPS):
+        proposal = _bounded_step(point, gradient, curvature, damping)
+        trial_loss, *derivatives = objective.evaluate(proposal)
+        if trial_loss <= loss:
+            gain, point, loss, damping = loss - trial_loss, proposal, trial_loss, 0.1 * damping
+            gradient, curvature = derivatives
+            if gain < TOLERANCE * (1.0 + loss):
                 break
         else:
             damping = max(10.0 * damping, 0.1)
-    a = float(np.exp(at[0]))
-    return Calibration(a, float(at[1] / (objective.square * a * a)), rows.offset)
+    a = float(np.exp(point[0]))
+    return Calibration(a, float(point[1] / (objective.square * a * a)), rows.offset)
 
 
-def _moved(at: Array, gradient: Array, curvature: Array, damping: float) -> Array:
-    """A step, which ends where the bend is 0."""
+def _bounded_step(parameters: Array, gradient: Array, curvature: Array, damping: float) -> Array:
+    """Parameters after a Newton step, with the bend bounded below by 0."""
     damped = curvature + damping * np.diag(curvature.diagonal())
-    if at[1] > 0.0 or gradient[1] < 0.0:
+    if parameters[1] > 0.0 or gradient[1] < 0.0:
         step = -np.linalg.solve(damped, gradient)
-        if at[1] + step[1] > 0.0:
-            return at + np.clip(step, -LONGEST_STEP, LONGEST_STEP)
-    step = -(gradient[0] - damped[0, 1] * at[1]) / damped[0, 0]
-    return np.array([at[0] + np.clip(step, -LONGEST_STEP, LONGEST_STEP), 0.0])
+        if parameters[1] + step[1] > 0.0:
+            return parameters + np.clip(step, -MAX_STEP, MAX_STEP)
+    step = -(gradient[0] - damped[0, 1] * parameters[1]) / damped[0, 0]
+    return np.array([parameters[0] + np.clip(step, -MAX_STEP, MAX_STEP), 0.0])
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class _Objective:
-    """Minus the log likelihood of labels, with half an error more, and the priors."""
+    """Negative log posterior of (a, b): labels, half a pseudo-error, and the priors."""
 
     rows: LeftOutScores
     median: float
     square: float
 
     @staticmethod
-    def of(rows: LeftOutScores) -> "_Objective | None":
-        """None where scores say nothing, as they are all 0."""
+    def from_scores(rows: LeftOutScores) -> "_Objective | None":
+        """The objective, or None if all scores are 0."""
         square = float(rows.s @ np.square(rows.f) / rows.s.sum())
         if not 0.0 < square < np.inf:
             return None
         return _Objective(rows, _median(np.abs(rows.f), rows.s), square)
 
-    def at(self, place: Array) -> tuple[float, Array, Array]:
-        """Value, gradient and curvature at (log a, b a² × mean square); expected curvature where it is not positive."""
+    def evaluate(self, place: Array) -> tuple[float, Array, Array]:
+        """Value, gradient and Hessian at (log a, b a² × mean square); the expected Hessian if not positive definite."""
         rows, a, c = self.rows, float(np.exp(place[0])), float(place[1])
         q = np.square(rows.f) / self.square
         bent = 1.0 + c * q
@@ -248,7 +248,7 @@ class _Objective:
 @final
 @dataclass(frozen=True, slots=True)
 class PosteriorMean:
-    """The link of a logistic likelihood: a score is the log odds, and ``offset`` takes class weights back out."""
+    """The link of a logistic likelihood: the score is the log odds, and ``offset`` corrects for class weights."""
 
     slope: ClassVar[float] = 1.0
     offset: float = 0.0
@@ -260,7 +260,7 @@ def population_log_odds(links: Sequence[PosteriorMean], odds: Array) -> Array:
     Of several classes the log probability against the rest is given instead: their probabilities are in proportion to
     these.
     """
-    odds = odds + np.array([one.offset for one in links])
+    odds = odds + np.array([link.offset for link in links])
     return odds if len(links) == 1 else odds - np.logaddexp(0.0, odds)
 
 

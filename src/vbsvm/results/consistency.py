@@ -48,53 +48,53 @@ OF_THE_ROW = re.compile(r"\bin row 0\b")
 # Arrays that may hold infinite numbers: log odds of indicators that a sampler has drawn, and bounds of a stopped fit.
 MAY_BE_INFINITE = ("log_odds", "bounds")
 # A part of a fit, and whether it belongs to the rest.
-Claims = Iterator[tuple[str, bool]]
+Checks = Iterator[tuple[str, bool]]
 
 
-def require_agreement(fit: Fit) -> None:
-    """Refuse parts that do not belong together: by their shapes, and by scoring one row by way of all of them."""
-    for what, agrees in _claims(fit):
+def check_agreement(fit: Fit) -> None:
+    """Raise if the parts of a fit are inconsistent: by their shapes, and by predicting one row with all of them."""
+    for what, agrees in _checks(fit):
         if not agrees:
             raise ValueError(f"{what} does not belong to the rest")
     recipe = fit.plan.recipe
     row = np.where(np.isfinite(recipe.scale), recipe.centre, 0.0)[None]
     for level in (0, UNSEEN):
-        known = Encoded(row, tuple(np.full(1, level, dtype=np.intp) for _ in fit.plan.factors))
-        _rehearse(partial(fit.decision_function, known, return_std=True))
-        _rehearse(partial(fit.predict_proba, known), finite=True)
-    _rehearse(partial(printed_components, fit))
+        rows = Encoded(row, tuple(np.full(1, level, dtype=np.intp) for _ in fit.plan.factors))
+        _try(partial(fit.decision_function, rows, return_std=True))
+        _try(partial(fit.predict_proba, rows), finite=True)
+    _try(partial(printed_components, fit))
     if fit.population is not None:
         row[:, fit.population.inputs.variables - recipe.first] = np.nan
-        _rehearse(partial(fit.impute, Encoded(row)))
+        _try(partial(fit.impute, Encoded(row)))
     if fit.reader is not None:
-        _rehearse_reading(fit, fit.reader)
+        _try_reading(fit, fit.reader)
 
 
-def _rehearse(call: Callable[[], Any], *, finite: bool = False) -> None:
-    """Make a call that fails where shapes do not agree, or a matrix is none of a distribution."""
+def _try(call: Callable[[], Any], *, finite: bool = False) -> None:
+    """Call a function that raises if shapes differ or a matrix is not a covariance; check that results are finite."""
     with np.errstate(all="ignore"):
-        found = call()
-    if finite and not np.isfinite(found).all():
+        values = call()
+    if finite and not np.isfinite(values).all():
         raise ValueError("its predicted probabilities are not finite")
 
 
-def _rehearse_reading(fit: Fit, reader: Reader) -> None:
-    """Score a row of the values of reference in the first levels of all groups, and the same without its categories."""
-    known = {name: [reader.linear.reference.get(name)] for name in reader.columns}
+def _try_reading(fit: Fit, reader: Reader) -> None:
+    """Predict a row of reference values in the first level of each factor, and the same with missing categories."""
+    columns = {name: [reader.linear.reference.get(name)] for name in reader.columns}
     for factor in fit.plan.factors:
         label = factor.levels.labels[0]
         labels = label if len(factor.columns) > 1 else (label,)
-        known |= {name: [one] for name, one in zip(factor.columns, labels, strict=True)}
-    for row in (known, known | {name: [None] for name in reader.categories.names}):
+        columns |= {name: [label] for name, label in zip(factor.columns, labels, strict=True)}
+    for row in (columns, columns | {name: [None] for name in reader.categories.names}):
         with ignore_warnings(Warning):
             try:
-                _rehearse(partial(fit.predict_proba, row), finite=True)
+                _try(partial(fit.predict_proba, row), finite=True)
             except ValueError as error:
                 if not isinstance(error, FormulaError) and not OF_THE_ROW.search(str(error)):
                     raise
 
 
-def _claims(fit: Fit) -> Claims:
+def _checks(fit: Fit) -> Checks:
     plan, spec = fit.plan, fit.spec
     n_coefficients = plan.n_fixed + sum(factor.size for factor in plan.factors)
     yield "the classes", fit.classes.shape == (2,)
@@ -119,7 +119,7 @@ def _claims(fit: Fit) -> Claims:
         yield from _missing_patterns(fit.missing_patterns)
 
 
-def _outcome(outcome: OptimizeResult, spec: Spec, n_coefficients: int) -> Claims:
+def _outcome(outcome: OptimizeResult, spec: Spec, n_coefficients: int) -> Checks:
     state = outcome.state
     has_bound = not isinstance(state.coefficients, DrawnGaussian)
     yield "the bounds", outcome.bounds.ndim == 1 and (len(outcome.bounds) > 0) == has_bound
@@ -130,7 +130,7 @@ def _outcome(outcome: OptimizeResult, spec: Spec, n_coefficients: int) -> Claims
         yield f"the scale of {block.name}", matrix is None or matrix.shape == (len(block.columns),) * 2
         variances = [] if matrix is None else matrix.diagonal().tolist()
         settings = (*(getattr(scale, name, 1.0) for name in ("shape", "rate")), *variances)
-        yield f"the scale of {block.name}", all(0 < float(one) < np.inf for one in settings)
+        yield f"the scale of {block.name}", all(0 < float(setting) < np.inf for setting in settings)
     gates, map = state.gates, spec.gate_map
     yield "the gates", (gates is None) == (map is None)
     yield "the gates", gates is None or map is None or gates.log_odds.shape == (map.n_gates,)
@@ -142,8 +142,8 @@ def _outcome(outcome: OptimizeResult, spec: Spec, n_coefficients: int) -> Claims
         yield "the sums of the inputs", sums.squares.shape == (n_variables, n_variables)
 
 
-def _sample(sample: Sample, spec: Spec, n_coefficients: int) -> Claims:
-    """Shapes of the draws."""
+def _sample(sample: Sample, spec: Spec, n_coefficients: int) -> Checks:
+    """Check the shapes of the draws."""
     map = spec.gate_map
     size = sample.coefficients.shape[:2]
     yield "the draws", sample.coefficients.shape == (*size, n_coefficients) and sample.coefficients.size > 0
@@ -158,12 +158,12 @@ def _sample(sample: Sample, spec: Spec, n_coefficients: int) -> Claims:
 
 
 def _is_link(link: Calibration | PosteriorMean) -> bool:
-    """Whether log odds rise with the score, and are numbers."""
+    """Whether log odds increase with the score and are finite."""
     return bool(np.isfinite(link.offset)) and 0 < link.slope < np.inf and 0 <= getattr(link, "bend", 0.0) < np.inf
 
 
 def _is_finite(part: Any) -> bool:
-    """Whether all arrays of floats in an object and in its fields are finite, but for those that need not be."""
+    """Whether all float arrays in an object and its fields are finite, except ``MAY_BE_INFINITE``."""
     if isinstance(part, np.ndarray):
         return part.dtype.kind != "f" or bool(np.isfinite(part).all())
     if isinstance(part, Mapping):
@@ -180,11 +180,11 @@ def _is_finite(part: Any) -> bool:
 
 
 def _is_scale_of_columns(name: str, value: Any) -> bool:
-    """Whether these are scales of columns, which are infinite where a column is constant."""
+    """Whether this field holds scales of columns, which are infinite for constant columns."""
     return name == "scale" and isinstance(value, np.ndarray) and value.ndim == 1
 
 
-def _plan(plan: Plan) -> Claims:
+def _plan(plan: Plan) -> Checks:
     shape = (len(plan.names),)
     yield "the recipe", plan.recipe.centre.shape == plan.recipe.scale.shape == shape
     yield "the centre of the columns", bool(np.isfinite(plan.recipe.centre).all())
@@ -196,20 +196,20 @@ def _plan(plan: Plan) -> Claims:
 
 def _factor_agrees(factor: FactorPlan, n_columns: int) -> bool:
     parts, seen = factor.levels.parts, factor.levels.seen
-    if len(parts) != len(factor.columns) or not all(one.ndim == 1 and len(one) for one in (*parts, seen)):
+    if len(parts) != len(factor.columns) or not all(array.ndim == 1 and len(array) for array in (*parts, seen)):
         return False
     return (
         len(parts) > 0
         and all(map(_are_labels, parts))
         and len(factor.effects) == len(factor.slopes) > 0
         and all(0 <= slope < n_columns for slope in factor.slopes)
-        and bool((np.diff(seen) > 0).all() and seen[0] >= 0 and seen[-1] < np.prod([len(one) for one in parts]))
+        and bool((np.diff(seen) > 0).all() and seen[0] >= 0 and seen[-1] < np.prod([len(array) for array in parts]))
         and (len(parts) > 1 or len(seen) == len(parts[0]))
     )
 
 
 def _are_labels(labels: NDArray[Any]) -> bool:
-    """Whether labels are of one kind, and sorted."""
+    """Whether labels have one type and are sorted."""
     try:
         group_labels(labels, "")
         return bool((labels[1:] > labels[:-1]).all())
@@ -217,7 +217,7 @@ def _are_labels(labels: NDArray[Any]) -> bool:
         return False
 
 
-def _spec(spec: Spec, plan: Plan, n_coefficients: int) -> Claims:
+def _spec(spec: Spec, plan: Plan, n_coefficients: int) -> Checks:
     yield "the number of coefficients", spec.n_columns == n_coefficients
     yield "the likelihood power", 0.0 < spec.likelihood_power <= 1.0
     yield "the blocks", sum(block.size for block in spec.blocks) == n_coefficients
@@ -230,50 +230,50 @@ def _spec(spec: Spec, plan: Plan, n_coefficients: int) -> Claims:
         yield "the distribution of the levels", _levels_agree(spec.missing.levels, plan)
 
 
-def _drawn(drawn: DrawnColumns, reader: Reader, plan: Plan) -> Claims:
+def _drawn(drawn: DrawnColumns, reader: Reader, plan: Plan) -> Checks:
     n = len(drawn.given) + len(drawn.names)
     yield "the columns that are drawn", set(drawn.names) <= reader.numeric and len(drawn.scales) == len(drawn.names)
     yield "what they depend on", drawn.given.ndim == 1 and all(0 <= k < len(plan.names) for k in drawn.given)
     shapes = drawn.centre.shape, drawn.spread.shape, drawn.distribution.mean.shape
     yield "their distribution", set(shapes) == {(n,)} and drawn.distribution.covariance.shape == (n, n)
-    points = [one.points for one in drawn.scales]
-    yield "their scales", all(one.ndim == 2 and len(one) == 2 and one.shape[1] > 0 for one in points)
+    points = [scale.points for scale in drawn.scales]
+    yield "their scales", all(scale.ndim == 2 and len(scale) == 2 and scale.shape[1] > 0 for scale in points)
     yield "their number", 2 <= drawn.n <= MAX_DRAWS
 
 
-def _is_text_of(parts: FormulaParts) -> bool:
-    """Whether the formula that is shown is the one that was fitted; the order of what ``.`` stands for is not known."""
+def _text_matches(parts: FormulaParts) -> bool:
+    """Whether the displayed formula is the fitted one, up to the order of the columns that ``.`` represents."""
     removed = [name.strip("`") for name in names_in(parts.fixed)]  # columns of terms such as - a are not used
-    read = syntax.read(parts.text, list(dict.fromkeys((*parts.columns, *removed))))
-    same = (read.outcome, read.splines, read.groups) == (parts.outcome, parts.splines, parts.groups)
-    return same and sorted(SIGNS.findall(read.fixed)) == sorted(SIGNS.findall(parts.fixed))
+    parsed = syntax.read(parts.text, list(dict.fromkeys((*parts.columns, *removed))))
+    same = (parsed.outcome, parsed.splines, parsed.groups) == (parts.outcome, parts.splines, parts.groups)
+    return same and sorted(SIGNS.findall(parsed.fixed)) == sorted(SIGNS.findall(parts.fixed))
 
 
 def _levels_are_plain(matrix: Matrix) -> bool:
-    levels = [list(found) for found in matrix.learned["categories"].values()]
-    return all(isinstance(one, PLAIN_LEVELS) for found in levels for one in found)
+    levels = [list(values) for values in matrix.learned["categories"].values()]
+    return all(isinstance(level, PLAIN_LEVELS) for values in levels for level in values)
 
 
-def _are_same(one: Any, other: Any) -> bool:
+def _equal(left: Any, right: Any) -> bool:
     """Whether two objects have equal fields; arrays are compared by their values."""
-    if isinstance(one, np.ndarray):
-        return np.array_equal(one, other)
-    if isinstance(one, tuple):
-        return isinstance(other, tuple) and len(one) == len(other) and all(map(_are_same, one, other))
-    if is_dataclass(one):
-        pairs = zip(public_fields(one).values(), public_fields(other).values(), strict=False)
-        return type(one) is type(other) and all(_are_same(*pair) for pair in pairs)
-    return bool(one == other)
+    if isinstance(left, np.ndarray):
+        return np.array_equal(left, right)
+    if isinstance(left, tuple):
+        return isinstance(right, tuple) and len(left) == len(right) and all(map(_equal, left, right))
+    if is_dataclass(left):
+        pairs = zip(public_fields(left).values(), public_fields(right).values(), strict=False)
+        return type(left) is type(right) and all(_equal(*pair) for pair in pairs)
+    return bool(left == right)
 
 
-def _reader(reader: Reader, plan: Plan) -> Claims:
-    yield "the text of the formula", _is_text_of(reader.parts)
-    matrices = (reader.fixed, *reader.hidden, *(one.matrix for one in reader.effects))
+def _reader(reader: Reader, plan: Plan) -> Checks:
+    yield "the text of the formula", _text_matches(reader.parts)
+    matrices = (reader.fixed, *reader.hidden, *(effects.matrix for effects in reader.effects))
     yield "a level of a category", all(map(_levels_are_plain, matrices))
     names = reader.fixed.names[plan.recipe.first :]
     yield "the formula", reader.fixed.has_intercept == plan.recipe.intercept and list(plan.names[: len(names)]) == names
-    yield "the plan of the formula", _are_same(reader.plan, plan)
-    yield "the factors of the formula", all(0 <= one.factor < len(plan.factors) for one in reader.effects)
+    yield "the plan of the formula", _equal(reader.plan, plan)
+    yield "the factors of the formula", all(0 <= effects.factor < len(plan.factors) for effects in reader.effects)
     for curve in reader.curves:
         knots, rotation = curve.spline.knots, curve.spline.rotation
         yield str(curve.term), knots.ndim == 1 and rotation.ndim == 2 and len(rotation) == len(knots) - 4
@@ -282,9 +282,9 @@ def _reader(reader: Reader, plan: Plan) -> Claims:
     yield "the splines", plan.recipe.first + plan.n_shown + bends == plan.n_fixed
     if reader.drawn is not None:
         yield from _drawn(reader.drawn, reader, plan)
-    found = reader.categories
-    yield "the categories", len(found.names) == len(found.levels) == len(found.counts)
-    for levels, counts in zip(found.levels, found.counts, strict=True):
+    categories = reader.categories
+    yield "the categories", len(categories.names) == len(categories.levels) == len(categories.counts)
+    for levels, counts in zip(categories.levels, categories.counts, strict=True):
         yield "the categories", levels.ndim == 1 and levels.shape == counts.shape and _are_labels(levels)
     places = [k for variable in reader.linear.variables for k in (variable.place, *variable.links)]
     yield "the inputs that may be missing", all(0 <= k < len(plan.names) for k in places)
@@ -292,7 +292,7 @@ def _reader(reader: Reader, plan: Plan) -> Claims:
 
 def _inputs_agree(inputs: Inputs, plan: Plan) -> bool:
     arrays = (inputs.variables, inputs.given, inputs.derived, inputs.feeds)
-    within = all(one.ndim == 1 and _within(one, plan.recipe.n_columns) for one in arrays[:3])
+    within = all(array.ndim == 1 and _within(array, plan.recipe.n_columns) for array in arrays[:3])
     chosen = inputs.variables.tolist()
     distinct = len(set(chosen)) == len(chosen) and min(chosen, default=plan.recipe.first) >= plan.recipe.first
     return (
@@ -304,7 +304,7 @@ def _inputs_agree(inputs: Inputs, plan: Plan) -> bool:
 
 
 def _levels_agree(model: LevelModel, plan: Plan) -> bool:
-    """Whether the moments of each category are those of its levels, and of the columns that these depend on."""
+    """Whether the moments of each category have the shapes of its levels and its predictors."""
     if model.given is None:
         return True
     columns, categories = model.given.columns, model.given.sums.categories
@@ -322,20 +322,25 @@ def _within(numbers: NDArray[np.intp], end: int) -> bool:
     return not len(numbers) or bool(numbers.min() >= 0 and numbers.max() < end)
 
 
-def _spreads(spreads: LearnedCovariances, plan: Plan, n_coefficients: int, *, gates: bool) -> Claims:
-    for one in spreads.learned:
-        yield f"the {one.kind} spread", one.kind in KINDS and one.mean.shape == (plan.n_fixed,) and one.by in WAYS
-        yield f"the {one.kind} spread", one.unit is None or 0 <= one.unit < len(plan.factors)
-        size = None if one.covariance is None else one.covariance.shape
-        yield f"the {one.kind} spread", size is None or size == (plan.n_fixed, plan.n_fixed)
-        variances = None if one.covariance is None else one.covariance.diagonal()
-        told = variances[~np.isnan(variances)] if variances is not None and gates else variances  # others are left out
-        yield f"the {one.kind} spread", one.degrees > 0 and (told is None or _are_variances(told))
-        yield f"the {one.kind} spread", one.between is None or one.between.shape == size
-        for array in (one.mean, one.covariance, one.between):
-            yield f"the {one.kind} spread", array is None or _are_numbers(array, gates=gates)
-        if one.between is not None and variances is not None:
-            yield f"the {one.kind} spread", bool((variances > 0)[one.between.diagonal() > 0].all())
+def _spreads(spreads: LearnedCovariances, plan: Plan, n_coefficients: int, *, gates: bool) -> Checks:
+    for estimate in spreads.learned:
+        yield (
+            f"the {estimate.kind} spread",
+            estimate.kind in KINDS and estimate.mean.shape == (plan.n_fixed,) and estimate.by in WAYS,
+        )
+        yield f"the {estimate.kind} spread", estimate.unit is None or 0 <= estimate.unit < len(plan.factors)
+        size = None if estimate.covariance is None else estimate.covariance.shape
+        yield f"the {estimate.kind} spread", size is None or size == (plan.n_fixed, plan.n_fixed)
+        variances = None if estimate.covariance is None else estimate.covariance.diagonal()
+        included = (
+            variances[~np.isnan(variances)] if variances is not None and gates else variances
+        )  # others are left out
+        yield f"the {estimate.kind} spread", estimate.degrees > 0 and (included is None or _are_variances(included))
+        yield f"the {estimate.kind} spread", estimate.between is None or estimate.between.shape == size
+        for array in (estimate.mean, estimate.covariance, estimate.between):
+            yield f"the {estimate.kind} spread", array is None or _are_numbers(array, gates=gates)
+        if estimate.between is not None and variances is not None:
+            yield f"the {estimate.kind} spread", bool((variances > 0)[estimate.between.diagonal() > 0].all())
     if spreads.curvature is not None:
         shapes = spreads.curvature.mean.shape, spreads.curvature.variances.shape
         yield "the curvature", shapes == ((n_coefficients,), (n_coefficients,))
@@ -344,7 +349,7 @@ def _spreads(spreads: LearnedCovariances, plan: Plan, n_coefficients: int, *, ga
 
 
 def _are_numbers(array: Array, *, gates: bool) -> bool:
-    """Whether all are finite; under gates those of coefficients that are left out are NaN."""
+    """Whether all values are finite; with gates, NaN is allowed for excluded coefficients."""
     return bool((np.isfinite(array) | (np.isnan(array) & gates)).all())
 
 
@@ -352,7 +357,7 @@ def _are_variances(values: Array) -> bool:
     return bool(np.isfinite(values).all() and (values >= 0.0).all())
 
 
-def _population(population: Population, plan: Plan) -> Claims:
+def _population(population: Population, plan: Plan) -> Checks:
     size = len(population.inputs.variables)
     yield "the inputs", _inputs_agree(population.inputs, plan)
     yield "the mean of the inputs", population.mean.shape == (size,) and population.covariance.shape == (size, size)
@@ -373,7 +378,7 @@ def _is_covariance(matrix: Array) -> bool:
     return True
 
 
-def _missing_patterns(missing_patterns: MissingPatterns) -> Claims:
+def _missing_patterns(missing_patterns: MissingPatterns) -> Checks:
     yield (
         "the patterns of what is missing",
         missing_patterns.patterns.shape == (len(missing_patterns.counts), len(missing_patterns.names)),

@@ -35,7 +35,7 @@ MAX_COLUMNS = 2000
 @final
 @dataclass(frozen=True, eq=False)
 class NormalIntervals:
-    """Intervals around the coefficients of a fit, by a covariance; of Student's t where few groups determine it."""
+    """Normal intervals of the coefficients from a covariance; Student's t intervals if it rests on few groups."""
 
     mean: Array
     covariance: Array
@@ -59,7 +59,7 @@ class NormalIntervals:
         return np.sqrt(self.variances)
 
     @property
-    def signs(self) -> Array:
+    def sign_probabilities(self) -> Array:
         """Probabilities that coefficients are positive."""
         certain = np.where(self.mean == 0.0, 0.0, np.copysign(np.inf, self.mean))
         return self._below(np.divide(self.mean, self._sd, out=certain, where=self._sd > 0))
@@ -82,10 +82,10 @@ Intervals = Posterior | NormalIntervals
 @final
 @dataclass(frozen=True, eq=False)
 class LearnedCovariances:
-    """What a file holds of the covariances that were computed from the rows of a fit.
+    """Covariances computed from the training rows, as they are stored in files.
 
-    ``curvature`` is the distribution by the curvature at the mean, in the layout of the fit, and ``reliability`` what
-    the rows say of all of them.
+    ``curvature`` is the normal distribution by the curvature at the mean, in the layout of the fit; ``reliability``
+    holds warnings that apply to all of them.
     """
 
     learned: tuple[CovarianceEstimate, ...] = ()
@@ -94,36 +94,36 @@ class LearnedCovariances:
 
 
 def default_kind(fit: "Fit") -> str:
-    """The kind that tables show unless another is asked for: the first row of ``DEFAULTS`` that suits the fit."""
+    """Default kind of covariance: that of the first row of ``DEFAULTS`` whose condition the fit meets."""
     return next(kind for kind, suits in DEFAULTS if suits(fit))
 
 
 def _has_posterior(fit: "Fit") -> bool:
-    """Whether the posterior's covariance is known, or worth its cost; the response of gates is not trusted."""
+    """Whether the posterior covariance is stored or affordable; not with gates, whose response is unreliable."""
     state = fit.posterior.state
-    if state.missing is not None or state.gates is not None or not _is_formed(fit):
+    if state.missing is not None or state.gates is not None or not _can_form(fit):
         return False
-    estimate = _known(fit, POSTERIOR)
-    if estimate is None and fit._rows is not None and fit._rows.responds:
+    estimate = _stored_estimate(fit, POSTERIOR)
+    if estimate is None and fit._rows is not None and fit._rows.affords_response:
         estimate = fit._rows.covariance(POSTERIOR)
     return estimate is not None and estimate.covariance is not None
 
 
 def _has_robust(fit: "Fit") -> bool:
     rows, state = fit._rows, fit.posterior.state
-    if state.gates is not None or not _is_formed(fit):
+    if state.gates is not None or not _can_form(fit):
         return False
     if rows is None:
-        known = _known(fit, ROBUST)
-        return known is not None and known.covariance is not None
-    return (state.missing is None or rows.imputes) and (rows.units is None or rows.units.n_units > 1)
+        estimate = _stored_estimate(fit, ROBUST)
+        return estimate is not None and estimate.covariance is not None
+    return (state.missing is None or rows.imputable) and (rows.units is None or rows.units.n_units > 1)
 
 
 def _has_curvature(fit: "Fit") -> bool:
     return fit._rows is not None or (fit.spreads is not None and fit.spreads.curvature is not None)
 
 
-# The posterior's where it says what it seems to say, else the robust one, as far as these can be had. A likelihood has
+# The posterior's with a normalised likelihood, else the robust one, as far as they are available. A likelihood has
 # such a posterior, and a pseudo-likelihood has not. Older files have the mean field's only.
 DEFAULTS: "tuple[tuple[str, Callable[[Fit], bool]], ...]" = (
     (POSTERIOR, lambda fit: fit.posterior.by_draws or (fit.spec.likelihood.normalised and _has_posterior(fit))),
@@ -137,16 +137,16 @@ DEFAULTS: "tuple[tuple[str, Callable[[Fit], bool]], ...]" = (
 )
 
 
-def _is_formed(fit: "Fit") -> bool:
-    """Whether a covariance can be formed."""
+def _can_form(fit: "Fit") -> bool:
+    """Whether a covariance matrix can be formed: there are not too many columns."""
     drawn = isinstance(fit.posterior.state.coefficients, DrawnGaussian)
     return len(fit.posterior.mean) <= MAX_COLUMNS and not drawn
 
 
-def _known(fit: "Fit", kind: str) -> CovarianceEstimate | None:
-    """The estimate of a kind that was computed before the fit was saved."""
-    known = () if fit.spreads is None else fit.spreads.learned
-    return next((estimate for estimate in known if estimate.kind == kind), None)
+def _stored_estimate(fit: "Fit", kind: str) -> CovarianceEstimate | None:
+    """The stored estimate of a kind, computed before the fit was saved, or None."""
+    estimates = () if fit.spreads is None else fit.spreads.learned
+    return next((estimate for estimate in estimates if estimate.kind == kind), None)
 
 
 def covariance(fit: "Fit", kind: str | None = None) -> Intervals:
@@ -169,37 +169,37 @@ def _compute(fit: "Fit", kind: str) -> Intervals:
         return posterior
     if kind == CURVATURE:
         return _by_curvature(fit)
-    if not _is_formed(fit):
+    if not _can_form(fit):
         raise ValueError(
             f"covariance={kind!r} is available for up to {MAX_COLUMNS} coefficients, and there are "
             f"{len(posterior.mean)}: use covariance='curvature'."
         )
-    estimate = _known(fit, kind) or _require_rows(fit, kind).covariance(kind)
+    estimate = _stored_estimate(fit, kind) or _training_rows(fit, kind).covariance(kind)
     if estimate.covariance is None:
         raise ValueError(f"covariance={kind!r} is not available for this fit. {estimate.reliability.warnings[-1]}")
     clusters = None if estimate.unit is None else fit.plan.factors[estimate.unit].name
     missing = estimate.between is not None
     notes = _notes(fit, kind, estimate.reliability, clusters=clusters, by=estimate.by, missing=missing)
-    if kind == ROBUST and (posterior.by_draws or fit._rows is not None or _known(fit, POSTERIOR) is not None):
+    if kind == ROBUST and (posterior.by_draws or fit._rows is not None or _stored_estimate(fit, POSTERIOR) is not None):
         notes = beside_posterior(notes)
     return NormalIntervals(posterior.mean, estimate.covariance, notes, estimate.degrees, estimate.between)
 
 
 def _by_curvature(fit: "Fit") -> MeanField:
-    posterior, known = fit.posterior, fit.spreads or LearnedCovariances()
+    posterior, stored = fit.posterior, fit.spreads or LearnedCovariances()
     assert isinstance(posterior, MeanField)
-    distribution, said = known.curvature, known.reliability
+    distribution, reliability = stored.curvature, stored.reliability
     if distribution is None:
-        rows = _require_rows(fit, CURVATURE)
-        distribution, said = rows.curvature, rows.reliability
+        rows = _training_rows(fit, CURVATURE)
+        distribution, reliability = rows.curvature, rows.reliability
     rough = posterior.state.missing is not None and not (posterior.outcome.exact or posterior.outcome.integrated)
-    return posterior.with_covariance(distribution, _notes(fit, CURVATURE, said, missing=rough))
+    return posterior.with_covariance(distribution, _notes(fit, CURVATURE, reliability, missing=rough))
 
 
 def _notes(
     fit: "Fit",
     kind: str,
-    said: Reliability | None,
+    reliability: Reliability | None,
     *,
     clusters: str | None = None,
     by: str = "curvature",
@@ -211,10 +211,12 @@ def _notes(
         "clusters": clusters,
         "by": by,
     }
-    return of_kind(kind, fit.posterior.notes, () if said is None else said.warnings, missing=missing, **facts)
+    return of_kind(
+        kind, fit.posterior.notes, () if reliability is None else reliability.warnings, missing=missing, **facts
+    )
 
 
-def _require_rows(fit: "Fit", kind: str) -> TrainingRows:
+def _training_rows(fit: "Fit", kind: str) -> TrainingRows:
     if fit._rows is None:
         raise ValueError(
             f"covariance={kind!r} is learned from the training data, which this fit no longer holds: ask for it "
@@ -224,57 +226,57 @@ def _require_rows(fit: "Fit", kind: str) -> TrainingRows:
 
 
 def score_posterior(fit: "Fit") -> Posterior:
-    """The posterior that standard deviations of scores are of: by the curvature, which covers effects of groups too."""
+    """Posterior for standard deviations of scores: by the curvature, which includes effects of groups."""
     if fit.posterior.by_draws or not _has_curvature(fit):
         return fit.posterior
     if CURVATURE not in fit._covariances:
         fit._covariances[CURVATURE] = _by_curvature(fit)
-    found = fit._covariances[CURVATURE]
-    assert isinstance(found, MeanField)
-    return found
+    posterior = fit._covariances[CURVATURE]
+    assert isinstance(posterior, MeanField)
+    return posterior
 
 
 def log_variances(fit: "Fit") -> dict[str, float]:
-    """Standard deviations of log σ² by the response of the bound; none where it is not available."""
-    known = _known(fit, POSTERIOR)
-    if known is None and fit._rows is not None and _responds(fit, fit._rows):
-        known = fit._rows.covariance(POSTERIOR)
-    return {} if known is None else known.log_variances
+    """Standard deviations of log σ² by linear response; empty if not available."""
+    estimate = _stored_estimate(fit, POSTERIOR)
+    if estimate is None and fit._rows is not None and _uses_response(fit, fit._rows):
+        estimate = fit._rows.covariance(POSTERIOR)
+    return {} if estimate is None else estimate.log_variances
 
 
-def _responds(fit: "Fit", rows: TrainingRows) -> bool:
-    """Whether the default is by the response of the exact bound, which costs too much in large tables."""
+def _uses_response(fit: "Fit", rows: TrainingRows) -> bool:
+    """Whether the default covariance uses the response of the exact bound, which is too costly for large tables."""
     kind = default_kind(fit)
     return kind == POSTERIOR or (kind == ROBUST and rows.covariance(ROBUST).by == "response")
 
 
 def learned(fit: "Fit") -> LearnedCovariances:
-    """What a file is to hold: all that has been computed, and what tables show by default."""
-    rows, known = fit._rows, fit.spreads or LearnedCovariances()
+    """Covariances to store in a file: all that have been computed, and the default one."""
+    rows, stored = fit._rows, fit.spreads or LearnedCovariances()
     if rows is None:
-        return known
+        return stored
     if fit.posterior.by_draws:
-        return replace(known, learned=rows.learned)
+        return replace(stored, learned=rows.learned)
     if default_kind(fit) == ROBUST:
         rows.covariance(ROBUST)
-    if _responds(fit, rows):  # then the posterior's costs nothing more
+    if _uses_response(fit, rows):  # then the posterior's costs nothing more
         rows.covariance(POSTERIOR)
     return LearnedCovariances(rows.learned, rows.curvature, rows.reliability)
 
 
 def margin_warning(fit: "Fit") -> str:
-    """What is wrong where many observations of a hinge fit lie on the margin; empty where few do."""
+    """Warning that many observations of a hinge fit lie on the margin, or ""."""
     if fit.spec.likelihood.normalised:
         return ""
-    known = None if fit.spreads is None else fit.spreads.reliability
-    said = known if fit._rows is None else fit._rows.reliability
-    return "" if said is None else said.on_the_margin
+    stored = None if fit.spreads is None else fit.spreads.reliability
+    reliability = stored if fit._rows is None else fit._rows.reliability
+    return "" if reliability is None else reliability.on_the_margin
 
 
 def warn_of_margin(fit: "Fit") -> None:
-    """Warn if many observations lie on the margin, the first time that it is asked for."""
-    if "margin" not in fit._told:
-        fit._told["margin"] = margin_warning(fit)
-        if fit._told["margin"]:
+    """Warn once if many observations lie on the margin."""
+    if "margin" not in fit._warned:
+        fit._warned["margin"] = margin_warning(fit)
+        if fit._warned["margin"]:
             whose = "" if fit.classes[0] is not None else f"{fit.classes[1]!s} against the rest: "
-            warn_user(f"{whose}{fit._told['margin']}", ReliabilityWarning)
+            warn_user(f"{whose}{fit._warned['margin']}", ReliabilityWarning)

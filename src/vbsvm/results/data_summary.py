@@ -16,7 +16,7 @@ N = TypeVar("N", int, float)
 @final
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Rows that counted, by class, by weight and by group.
+    """Numbers of training rows with positive weight: by class, their weights, and by level of each factor.
 
     Pairs are for the negative and the positive class. ``weights`` are the classes' sums of weights, and None where
     every row has the weight 1. ``group_sizes`` has for each factor the number of rows of each of its levels.
@@ -29,35 +29,35 @@ class Facts:
     n_dropped: int = 0
 
     @staticmethod
-    def of(source: AnyRows, n_dropped: int = 0) -> "Facts":
-        """Count the rows of positive weight, wherever they lie."""
-        return replace(source.sum_over_memories(Facts._of_memory), n_dropped=n_dropped)
+    def from_source(source: AnyRows, n_dropped: int = 0) -> "Facts":
+        """Count the rows of positive weight, in memory, files or a cluster."""
+        return replace(source.sum_over_memories(Facts._from_memory), n_dropped=n_dropped)
 
     @staticmethod
-    def _of_memory(source: InMemory) -> "Facts":
+    def _from_memory(source: InMemory) -> "Facts":
         """Count the rows of a table; candidates count as the one row that they represent."""
-        return reduce(add, (Facts._of_run(source, where) for where in source.observation_runs()))
+        return reduce(add, (Facts._from_run(source, where) for where in source.observation_runs()))
 
     @staticmethod
-    def _of_run(source: InMemory, where: Any) -> "Facts":
-        weights, signs = source.weights[where], source.y[where]
+    def _from_run(source: InMemory, run: Any) -> "Facts":
+        weights, signs = source.weights[run], source.y[run]
         counted = slice(None) if weights.all() else weights > 0
         weights, positive = weights[counted], signs[counted] > 0
         sizes = [
-            np.bincount(grouping.index[where][counted], minlength=grouping.n_groups) for grouping in source.groupings
+            np.bincount(grouping.index[run][counted], minlength=grouping.n_groups) for grouping in source.groupings
         ]
         total, of_positive, n_positive = float(weights.sum()), float(weights[positive].sum()), int(positive.sum())
-        even = bool((weights == 1.0).all())
+        unit_weights = bool((weights == 1.0).all())
         rows = len(weights) - n_positive, n_positive
-        return Facts(rows, None if even else (total - of_positive, of_positive), tuple(sizes))
+        return Facts(rows, None if unit_weights else (total - of_positive, of_positive), tuple(sizes))
 
     def __add__(self, other: Self) -> "Facts":
-        """Join the counts of two sets of rows."""
+        """Add the counts of two sets of rows."""
         weights = None
         if self.weights is not None or other.weights is not None:
-            weights = _pairwise(self._totals, other._totals)
-        sizes = tuple(one + two for one, two in zip(self.group_sizes, other.group_sizes, strict=True))
-        return Facts(_pairwise(self.rows, other.rows), weights, sizes, self.n_dropped + other.n_dropped)
+            weights = _add_pairs(self._totals, other._totals)
+        sizes = tuple(a + b for a, b in zip(self.group_sizes, other.group_sizes, strict=True))
+        return Facts(_add_pairs(self.rows, other.rows), weights, sizes, self.n_dropped + other.n_dropped)
 
     @property
     def _totals(self) -> tuple[float, float]:
@@ -65,13 +65,13 @@ class Facts:
         return self.rows if self.weights is None else self.weights
 
     def share(self, *, positive: bool) -> float:
-        """Share of one of the classes in the total weight."""
+        """Proportion of a class in the total weight."""
         totals = self._totals
         return totals[int(positive)] / sum(totals)
 
     @property
     def left_out(self) -> str:
-        """Say how many rows were left out; nothing where none was."""
+        """Text on how many rows were left out, or ""."""
         if not self.n_dropped:
             return ""
         return f"{self.n_dropped} row{'s' if self.n_dropped > 1 else ''} with missing values left out"
@@ -82,5 +82,5 @@ class Facts:
         return sum(self.rows)
 
 
-def _pairwise(one: tuple[N, N], two: tuple[N, N]) -> tuple[N, N]:
-    return one[0] + two[0], one[1] + two[1]
+def _add_pairs(a: tuple[N, N], b: tuple[N, N]) -> tuple[N, N]:
+    return a[0] + b[0], a[1] + b[1]

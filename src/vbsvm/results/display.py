@@ -34,16 +34,16 @@ ENDINGS = {
 VERDICTS = {
     Status.CONVERGED: "The fit converged after {} passes over the data.",
     Status.OUT_OF_PASSES: (
-        "The fit reached the limit of passes ({}) before it converged: the coefficients may still change. Allow more "
-        "with Variational(max_iter=…)."
+        "The fit reached the limit of passes ({}) before it converged: the coefficients may still change. Allow "
+        "more with Variational(max_iter=…)."
     ),
     Status.INPUTS_OUT_OF_PASSES: (
-        "The distribution of the inputs did not converge: the coefficients may still change. Use a stronger prior of "
-        "the inputs, as with GaussianImputation(psi=10), or allow more with Variational(max_iter=…)."
+        "The distribution of the inputs did not converge: the coefficients may still change. Use a stronger "
+        "prior of the inputs, as with GaussianImputation(psi=10), or allow more with Variational(max_iter=…)."
     ),
     Status.ROUNDING: (
-        "Rounding errors outweighed every further step: the coefficients are not at the optimum. Columns are large "
-        "relative to their spread, or linearly dependent."
+        "Rounding errors outweighed every further step: the coefficients are not at the optimum. Columns are "
+        "large relative to their spread, or linearly dependent."
     ),
     Status.INTERRUPTED: "The fit was interrupted after {} passes: the coefficients may still change.",
 }
@@ -51,113 +51,115 @@ MISLEADING = "Effects of a support vector machine may mislead with discrete pred
 
 
 def kind(spec: Spec, plan: Plan) -> str:
-    """The model's name: by its likelihood, and whether it has random effects."""
+    """Name of the model type, by its likelihood and whether it has random effects."""
     if spec.likelihood.normalised:
         return "Mixed-effects logistic regression" if plan.factors else "Logistic regression"
     return "Mixed support vector machine" if plan.factors else "Support vector machine"
 
 
-def of_several_classes(fits: "Sequence[Fit]", classes: str, table: "pd.DataFrame") -> str:
-    """A line, and the table of an estimator that knows more than two classes, with its note."""
+def multiclass_text(fits: "Sequence[Fit]", classes: str, table: "pd.DataFrame") -> str:
+    """Summary text of a multiclass estimator: a headline and its table with a note."""
     ended = "Converged" if all(fit.converged for fit in fits) else "Not converged"
     ended = f"{ended} in up to {printing.count_noun(max(fit.history.passes for fit in fits), 'iteration')}."
-    head = f"{_what(fits[0])}. {_counted(fits[0])} One model for each class of {classes} against the rest. {ended}"
+    head = f"{_model(fits[0])}. {_counts(fits[0])} One model for each class of {classes} against the rest. {ended}"
     return "\n\n".join([printing.wrap_text(head), *_with_notes([table]), *_caution(fits[0])])
 
 
 def line(fit: "Fit") -> str:
-    """What was fitted, and how it ended."""
-    return printing.visible(f"<{_head(fit)}>")
+    """One-line summary: model, data, and convergence."""
+    return printing.visible(f"<{_headline(fit)}>")
 
 
 def text(fit: "Fit") -> str:
-    """What was fitted, how it ended, fixed effects and variance components, and what their spreads are."""
-    head = "\n".join(map(printing.wrap_text, [_head(fit), *_remarks(fit)]))
+    """Summary text: headline, fixed effects, variance components, and notes on their standard errors."""
+    head = "\n".join(map(printing.wrap_text, [_headline(fit), *_remarks(fit)]))
     return "\n\n".join([head, *_with_notes(_tables(fit).values()), *_caution(fit)])
 
 
 def html(fit: "Fit") -> str:
     """The same as HTML without scripts or colours of its own."""
-    facts = [] if fit.facts is None else [f"Observations: {_classes(fit.facts, fit.classes)}"]
-    lines = [_counted(fit), *facts, _modelled(fit), ended(fit.history), *_remarks(fit)]
+    facts = [] if fit.facts is None else [f"Observations: {_class_counts(fit.facts, fit.classes)}"]
+    lines = [_counts(fit), *facts, _modelled_class(fit), ended(fit.history), *_remarks(fit)]
     tables = _tables(fit)
-    shown = [printing.html_frame(caption, table, MOST_ROWS) for caption, table in tables.items()]
+    frames = [printing.html_frame(caption, table, MOST_ROWS) for caption, table in tables.items()]
     notes = [*dict.fromkeys(table.attrs["spreads"] for table in tables.values()), *_caution(fit)]
-    return _page(_what(fit), lines, [*shown, *(f"<p><em>{printing.html_text(note)}</em></p>" for note in notes)])
+    return _page(_model(fit), lines, [*frames, *(f"<p><em>{printing.html_text(note)}</em></p>" for note in notes)])
 
 
-def _head(fit: "Fit") -> str:
-    """The line that a fit begins with."""
-    return f"{_what(fit)}. {_counted(fit)} {_modelled(fit)} {ended(fit.history)}"
+def _headline(fit: "Fit") -> str:
+    """First line of the summary: model, data, modelled class, and convergence."""
+    return f"{_model(fit)}. {_counts(fit)} {_modelled_class(fit)} {ended(fit.history)}"
 
 
-def _what(fit: "Fit") -> str:
+def _model(fit: "Fit") -> str:
     """Kind of model, and its formula."""
     of = fit.reader.parts.text if fit.reader is not None else printing.count_noun(fit.plan.n_shown, "predictor")
     return f"{kind(fit.spec, fit.plan)}: {of}"
 
 
-def _counted(fit: "Fit") -> str:
-    """Observations, levels of grouping factors, and rows that were left out; older files know of levels only."""
-    told = [] if fit.facts is None else [printing.count_noun(fit.facts.n_rows, "observation")]
-    told += [f"{printing.count_noun(len(factor.levels), 'level')} of {factor.name}" for factor in fit.plan.factors]
-    told += [fit.facts.left_out] if fit.facts is not None and fit.facts.left_out else []
-    return f"{', '.join(told)}." if told else ""
+def _counts(fit: "Fit") -> str:
+    """Numbers of observations, levels of factors, and dropped rows; for older files levels only."""
+    parts = [] if fit.facts is None else [printing.count_noun(fit.facts.n_rows, "observation")]
+    parts += [f"{printing.count_noun(len(factor.levels), 'level')} of {factor.name}" for factor in fit.plan.factors]
+    parts += [fit.facts.left_out] if fit.facts is not None and fit.facts.left_out else []
+    return f"{', '.join(parts)}." if parts else ""
 
 
-def _modelled(fit: "Fit") -> str:
+def _modelled_class(fit: "Fit") -> str:
     return f'Modelled class: "{fit.classes[1]!s}".'
 
 
 def _remarks(fit: "Fit") -> list[str]:
     """The likelihood power where it is not 1, and whether several starts agree."""
-    found = [] if fit.likelihood_power == 1.0 else [f"Likelihood power: {fit.likelihood_power:.3g}."]
+    remarks = [] if fit.likelihood_power == 1.0 else [f"Likelihood power: {fit.likelihood_power:.3g}."]
     ends = fit.history.starts if fit.selects else []
     if len(ends) < 2:
-        return found
-    told = "; ".join(f"ELBO {printing.fixed_decimals(bound, 3)}, {count} predictors included" for bound, count in ends)
-    return [*found, f"{len(ends)} starts {'agree' if starts_agree(ends) else 'disagree'}: {told}."]
+        return remarks
+    starts = "; ".join(
+        f"ELBO {printing.fixed_decimals(bound, 3)}, {count} predictors included" for bound, count in ends
+    )
+    return [*remarks, f"{len(ends)} starts {'agree' if starts_agree(ends) else 'disagree'}: {starts}."]
 
 
 def _caution(fit: "Fit") -> list[str]:
-    """Where effects of a support vector machine mislead."""
+    """Caution on the effects of a support vector machine; empty for other models."""
     return [] if fit.spec.likelihood.normalised else [printing.wrap_text(MISLEADING)]
 
 
 def _tables(fit: "Fit") -> "dict[str, pd.DataFrame]":
-    found = {"Coefficients": fit.summary(), "Variance components": tables.printed_components(fit)}
-    return {caption: table for caption, table in found.items() if len(table)}
+    by_caption = {"Coefficients": fit.summary(), "Variance components": tables.printed_components(fit)}
+    return {caption: table for caption, table in by_caption.items() if len(table)}
 
 
 def _with_notes(tables: "Iterable[pd.DataFrame]") -> list[str]:
-    """Tables, each with its note below; a note that the next table has too is told once."""
-    found, tables = [], list(tables)
+    """Tables as texts, each with its note below; a note shared with a later table is printed once."""
+    texts, tables = [], list(tables)
     notes = [table.attrs["spreads"] for table in tables]
     for k, table in enumerate(tables):
-        found.append(printing.table(table))
+        texts.append(printing.table(table))
         if notes[k] not in notes[k + 1 :]:
-            found.append(printing.wrap_text(notes[k]))
-    return found
+            texts.append(printing.wrap_text(notes[k]))
+    return texts
 
 
-def _classes(facts: Facts, classes: NDArray[Any]) -> str:
+def _class_counts(facts: Facts, classes: NDArray[Any]) -> str:
     negative, positive = ("the rest" if label is None else str(label) for label in classes)
-    told = f"{facts.rows[1]} of {positive} (+1), {facts.rows[0]} of {negative} (-1)"
-    return f"{told}; {facts.left_out}" if facts.left_out else told
+    counts = f"{facts.rows[1]} of {positive} (+1), {facts.rows[0]} of {negative} (-1)"
+    return f"{counts}; {facts.left_out}" if facts.left_out else counts
 
 
 def ended(history: History) -> str:
-    """How a fit ended, as a sentence: iterations and the evidence lower bound, or chains and draws."""
+    """Sentence on the end of a fit: iterations and the evidence lower bound, or chains and draws."""
     if isinstance(history, ChainHistory):
         chains, draws = history.size
         return f"{chains} chains of {draws} draws in {history.passes} sweeps, tuning included."
-    found = ENDINGS[history.ending].format(printing.count_noun(history.passes, "iteration"))
+    text = ENDINGS[history.ending].format(printing.count_noun(history.passes, "iteration"))
     if history.outcome.integrated:
-        return f"{found}, {INTEGRATED}."
+        return f"{text}, {INTEGRATED}."
     if not len(history.bounds):
-        return f"{found}, {DRAWN}."
+        return f"{text}, {DRAWN}."
     bound = "exact ELBO" if history.outcome.exact else "ELBO"
-    return f"{found}, {bound} {printing.fixed_decimals(float(history.bounds[-1]), 3)}."
+    return f"{text}, {bound} {printing.fixed_decimals(float(history.bounds[-1]), 3)}."
 
 
 def inference_in_short(history: History) -> str:
@@ -189,7 +191,7 @@ def _chains(history: ChainHistory) -> str:
 
 
 def convergence(history: History) -> Iterator[tuple[bool, str]]:
-    """Verdicts on how a fit ended: whether each is good, and a sentence."""
+    """Convergence checks: for each whether it passed, and a sentence."""
     return _of_chains(history) if isinstance(history, ChainHistory) else _of_optimization(history)
 
 
@@ -201,12 +203,12 @@ def _of_optimization(history: OptimizationHistory) -> Iterator[tuple[bool, str]]
         ends = "; ".join(
             f"bound {printing.format_inline(bound, 7)}, {count} inputs included" for bound, count in starts
         )
-        said = "agree" if agree else "disagree, and the highest bound was kept"
-        yield agree, f"{len(starts)} starts {said}: {ends}."
+        verdict = "agree" if agree else "disagree, and the highest bound was kept"
+        yield agree, f"{len(starts)} starts {verdict}: {ends}."
 
 
 def _of_chains(history: ChainHistory) -> Iterator[tuple[bool, str]]:
-    """Whether the chains ran to their end, have a posterior to draw from, and agree."""
+    """Checks that chains were not interrupted, do not separate the classes, and have mixed."""
     if history.sample.interrupted:
         yield False, f"The sampler was interrupted after {history.passes} sweeps."
     if history.separable:
@@ -229,13 +231,13 @@ def _of_chains(history: ChainHistory) -> Iterator[tuple[bool, str]]:
             False,
             f"The chains have not mixed well enough: {worst.rhat_of} has R̂ {printing.format_inline(worst.rhat, 4)} "
             f"(up to {diagnostics.MAX_RHAT} is good), and {worst.ess_of} has "
-            f"{printing.format_inline(round(worst.ess))} effective draws ({diagnostics.MIN_ESS} are needed). "
-            "Draw more.",
+            f"{printing.format_inline(round(worst.ess))} effective draws ({diagnostics.MIN_ESS} are needed). Draw "
+            "more.",
         )
 
 
 def _page(title: str, lines: Sequence[str], tables: Sequence[str]) -> str:
-    paragraphs = "<br>".join(printing.html_text(one) for one in lines)
+    paragraphs = "<br>".join(printing.html_text(line) for line in lines)
     return f"<div><p><strong>{printing.html_text(title)}</strong><br>{paragraphs}</p>{''.join(tables)}</div>"
 
 
@@ -257,7 +259,7 @@ class Outline:
         widths = [max(len(row[i]) for row in rows) for i in range(2)]
         table = [f"  {name:<{widths[0]}}  {size:>{widths[1]}}  {prior}" for name, size, prior in rows]
         table = [printing.visible(row) for row in table]
-        head, *others = (printing.wrap_text(one) for one in self._lines())
+        head, *others = (printing.wrap_text(line) for line in self._lines())
         return "\n".join([printing.wrap_text(self._title), head, "", *table, *others])
 
     def html(self) -> str:
@@ -279,5 +281,5 @@ class Outline:
             f"{len(factor.levels)} groups in {factor.name}, of {sizes.min()} to {sizes.max()} rows"
             for sizes, factor in zip(self.facts.group_sizes, self.plan.factors, strict=True)
         ]
-        rows = f"{self.facts.n_rows} rows: {_classes(self.facts, self.classes)}"
+        rows = f"{self.facts.n_rows} rows: {_class_counts(self.facts, self.classes)}"
         return [rows, *groups, f"keys of priors: {', '.join(map(repr, self.keys))}"]

@@ -28,7 +28,7 @@ from vbsvm.results.covariance import ROBUST, Intervals, LearnedCovariances
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.effects.marginal import AverageEffects, Subject, subject_of
 from vbsvm.results.effects.rows import FormulaRows, row_weights
-from vbsvm.results.history import History, Traces, Worst
+from vbsvm.results.history import History, Traces, WorstMixing
 from vbsvm.results.notes import noted
 from vbsvm.results.posterior import Posterior, posterior_of
 from vbsvm.results.training_rows import TrainingRows
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from vbsvm.design.formula.reader import Reader
 
 INPUTS = "inputs"
-# Parts of a fit that its methods are made of, and files hold: not what users look for.
+# Internal parts of a fit that files store; hidden from tab completion.
 _PARTS = {"calibration", "facts", "missing_patterns", "outcome", "plan", "population", "posterior", "reader", "spreads"}
 
 
@@ -73,10 +73,10 @@ class Fit(AverageEffects):
     calibration: Calibration | PosteriorMean | None = None
     spreads: LearnedCovariances | None = None
     _rows: TrainingRows | None = None  # as long as they are in memory
-    _shown: str | None = None  # kind of the covariance that is shown unless another is asked for
+    _shown: str | None = None  # default kind of covariance, if set
 
     def __dir__(self) -> list[str]:
-        """Names for tab completion: what users look for."""
+        """Names for tab completion, without internal parts."""
         return sorted({*super().__dir__()} - _PARTS)
 
     def __repr__(self) -> str:
@@ -93,56 +93,56 @@ class Fit(AverageEffects):
 
     @cached_property
     def posterior(self) -> Posterior:
-        """What is believed of the model's parameters: all answers below are its."""
-        rows = self._waiting
+        """Posterior of the model's parameters, from which all results below are computed."""
+        rows = self._deferred_rows
         return posterior_of(self.plan, self.spec, self.outcome, None if rows is None else lambda: rows.bounded.bounds)
 
     @property
-    def _waiting(self) -> TrainingRows | None:
-        """The rows over which the bound is yet to be computed, when it is asked for."""
-        return self._rows if isinstance(self.outcome, OptimizeResult) and self.outcome.waits else None
+    def _deferred_rows(self) -> TrainingRows | None:
+        """Training rows if the bounds have not been computed yet, or None."""
+        return self._rows if isinstance(self.outcome, OptimizeResult) and self.outcome.bounds_deferred else None
 
     @cached_property
     def _covariances(self) -> dict[str, Intervals]:
-        """Covariances of the coefficients that have been asked for, by kind."""
+        """Cached covariances of the coefficients, by kind."""
         return {}
 
     @cached_property
-    def _told(self) -> dict[str, str]:
-        """Warnings that have been given."""
+    def _warned(self) -> dict[str, str]:
+        """Warnings already issued, by topic."""
         return {}
 
     def _showing(self, kind: str | None) -> "Fit":
-        """The same fit, whose tables and figures show a covariance of this kind unless another is asked for."""
+        """Copy of the fit with another default kind of covariance for tables and figures."""
         if kind is None:
             return self
-        found = replace(self, _shown=kind)
-        vars(found).update(_covariances=self._covariances, _told=self._told)
-        return found
+        fit = replace(self, _shown=kind)
+        vars(fit).update(_covariances=self._covariances, _warned=self._warned)
+        return fit
 
     @property
     def history(self) -> History:
-        """How the fit was reached, in numbers."""
+        """Convergence history of the optimisation, or the chains."""
         return self.posterior.history
 
     @property
     def elbo(self) -> float:
         """Lower bound on the log evidence of the pseudo-likelihood."""
-        self._require_bound("elbo")
+        self._check_bound("elbo")
         return float(self.history.bounds[-1])
 
     @property
     def bounds(self) -> Array:
         """The accepted bounds of a variational fit, step by step."""
-        self._require_bound("bounds")
+        self._check_bound("bounds")
         return self.history.bounds
 
     def starts(self) -> list[tuple[float, int]]:
         """Bound and number of open gates for each start, the highest bound first; gates have several optima."""
-        self._require_bound("starts")
+        self._check_bound("starts")
         return self.history.starts
 
-    def _require_bound(self, what: str) -> None:
+    def _check_bound(self, what: str) -> None:
         if not len(self.history.bounds):
             why = "this fit was sampled" if self.posterior.by_draws else "this one knows its covariance by draws only"
             raise AttributeError(f"{what} is only available after variational Bayes with a bound; {why}.")
@@ -150,14 +150,14 @@ class Fit(AverageEffects):
     @property
     def traces(self) -> Traces:
         """A sampler's draws, parameter by parameter."""
-        return self._drawn("traces")
+        return self._require_traces("traces")
 
-    def _drawn(self, what: str) -> Traces:
+    def _require_traces(self, what: str) -> Traces:
         if self.history.traces is None:
             raise AttributeError(f"{what} is only available after inference=Gibbs().")
         return self.history.traces
 
-    def worst_mixing(self) -> Worst | None:
+    def worst_mixing(self) -> WorstMixing | None:
         """The largest R̂ and the fewest effective draws of a sampler's parameters, where they are not good enough.
 
         Coefficients, gates, and standard deviations and correlations of effects count; effects of single groups don't.
@@ -215,7 +215,7 @@ class Fit(AverageEffects):
 
     @property
     def slope(self) -> float:
-        """What a unit of the score adds to the log odds where the score is 0; 1 in a file of an older version."""
+        """Slope of the log odds by the score at 0; 1 in a file of an older version."""
         return 1.0 if self._link is None else self._link.slope
 
     @property
@@ -226,7 +226,7 @@ class Fit(AverageEffects):
     @property
     def sign_probability(self) -> Array:
         """P(v > 0) of each column that users see, for the coefficient that it has if it is included."""
-        return self.plan.shown(self.posterior.signs)
+        return self.plan.shown(self.posterior.sign_probabilities)
 
     @property
     def likelihood_power(self) -> float:
@@ -278,7 +278,7 @@ class Fit(AverageEffects):
         return tables.like_rows(self, tables.glance(self))
 
     def _effects_subject(self, data: Any, weights: str | ArrayLike | None, covariance: str | None) -> Subject:
-        """Of the formula's columns; the rows of an estimator's table are its own."""
+        """Effects of the formula's columns; raise for fits of an estimator, which has its own."""
         if self.reader is None:
             raise TypeError(predictions.OF_ESTIMATOR)
         reader = self.reader
@@ -302,7 +302,7 @@ class Fit(AverageEffects):
         score's; ``new_groups="error"`` refuses it.
         """
         if not return_std:
-            return predictions.answer(self, "decision_function", data, new_groups)
+            return predictions.evaluate(self, "decision_function", data, new_groups)
         found = predictions.score_moments(self, predictions.read(self, data, new_groups))
         return found.mean, np.sqrt(found.variance)
 
@@ -322,14 +322,14 @@ class Fit(AverageEffects):
         Rows of a dask data frame are predicted when they are asked for: this, ``predict_proba``, ``predict_log_proba``
         and ``decision_function`` then give a series or a frame of Dask.
         """
-        return predictions.answer(self, "predict", data, new_groups)
+        return predictions.evaluate(self, "predict", data, new_groups)
 
     def score(self, data: Any, weights: str | ArrayLike | None = None, *, new_groups: str = "population") -> float:
         """Share of rows whose outcome, a column of ``data`` as in fit, is the predicted one.
 
         ``weights`` are a column of the data or a number for each row: a weight of k counts as k rows.
         """
-        predicted, labels = self.predict(data, new_groups=new_groups), predictions.known_outcome(self, data)
+        predicted, labels = self.predict(data, new_groups=new_groups), predictions.observed_classes(self, data)
         return float(np.average(predicted == labels, weights=row_weights("score", data, weights)))
 
     def predict_proba(self, data: Any, *, new_groups: str = "population") -> Array:
@@ -340,7 +340,7 @@ class Fit(AverageEffects):
         They speak of the population of the weights. If inputs are missing or a group was not seen in fit, they are
         averaged over their possible values.
         """
-        return predictions.answer(self, "predict_proba", data, new_groups)
+        return predictions.evaluate(self, "predict_proba", data, new_groups)
 
     def predict_files(
         self,
@@ -377,7 +377,7 @@ class Fit(AverageEffects):
 
     def predict_log_proba(self, data: Any, *, new_groups: str = "population") -> Array:
         """Logarithms of ``predict_proba``, which are finite also where a probability is too small for a number."""
-        return predictions.answer(self, "predict_log_proba", data, new_groups)
+        return predictions.evaluate(self, "predict_log_proba", data, new_groups)
 
     def pseudo_probability(self, data: Any, *, new_groups: str = "population") -> Array:
         """Probabilities by the normalised pseudo-likelihood e^{−2(1 − f)₊} : e^{−2(1 + f)₊}; they are not calibrated.
@@ -489,7 +489,7 @@ class Fit(AverageEffects):
 
         ``log_likelihood`` adds that of each row in each draw; for the hinge loss it is a pseudo-likelihood's.
         """
-        return arviz.to_arviz(self._drawn("to_arviz"), self._rows, log_likelihood=log_likelihood)
+        return arviz.to_arviz(self._require_traces("to_arviz"), self._rows, log_likelihood=log_likelihood)
 
     def report(self, path: Any, data: Any = None, title: str | None = None, covariance: str | None = None) -> Path:
         """Write one self-contained page of HTML: how well the model predicts, effects, coefficients, checks, caveats.
@@ -510,9 +510,9 @@ class Fit(AverageEffects):
         from vbsvm.plots import resolve_fit
 
         require_path(path)
-        found = [] if data is None else [resolve_fit.predicted("report", self, data)]
+        evaluations = [] if data is None else [resolve_fit.predicted("report", self, data)]
         shown = self._showing(covariance)
-        return report.write(path, [shown], found, title, report.Owner(shown, data))
+        return report.write(path, [shown], evaluations, title, report.Owner(shown, data))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fit, without its data, to a file for ``vbsvm.load``; an existing file is replaced."""
@@ -522,17 +522,17 @@ class Fit(AverageEffects):
         saving.write(path, "Fit", self._contents())
 
     def _contents(self) -> dict[str, Any]:
-        """What a file holds of the fit: all but its rows and a sampler's last draws of their missing values."""
+        """Fields to store in a file: all but the rows and a sampler's last draws of missing values."""
         fit = self._without_rows()
         outcome = fit.outcome.without_values() if isinstance(fit.outcome, Sample) else fit.outcome
         return public_fields(fit) | {"outcome": outcome}
 
     def _without_rows(self) -> "Fit":
-        """The same fit with everything learned that its training rows are needed for, and without these."""
+        """Copy of the fit without its training rows, with everything computed that needs these."""
         tables.printed_components(self)
         return replace(
             self,
-            outcome=self.outcome if self._waiting is None else self._waiting.bounded,
+            outcome=self.outcome if self._deferred_rows is None else self._deferred_rows.bounded,
             population=self._input_population,
             calibration=self._link,
             spreads=covariances.learned(self),
@@ -540,9 +540,9 @@ class Fit(AverageEffects):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """What pickles and copies hold: neither training rows nor what has been made of the fields."""
+        """State for pickles and copies: the fields, without training rows and cached values."""
         fit = self if self._rows is None else self._without_rows()
-        return {one.name: getattr(fit, one.name) for one in fields(fit)}
+        return {field.name: getattr(fit, field.name) for field in fields(fit)}
 
     def left_out_predictions(self, refits: int | None = None, folds: int | None = None) -> LeftOutPredictions:
         """Predict each training observation by a fit without it; ``compare_models`` asks for it.
@@ -557,10 +557,10 @@ class Fit(AverageEffects):
 
     @property
     def _input_population(self) -> Population | None:
-        """Mean and covariance of the inputs; learned from the training rows when it is first asked for."""
+        """Mean and covariance of the inputs, estimated from the training rows on first use."""
         return self.population if self._rows is None or self.population is not None else self._rows.population
 
     @property
     def _link(self) -> Calibration | PosteriorMean | None:
-        """How scores become probabilities; learned from the training rows when it is first asked for."""
+        """Link from scores to probabilities, estimated from the training rows on first use."""
         return self.calibration if self._rows is None or self.calibration is not None else self._rows.calibration

@@ -26,7 +26,7 @@ OF_ESTIMATOR = "This fit belongs to an estimator: use the methods of the estimat
 
 
 def read(fit: "Fit", data: Any, new_groups: str = "population") -> Encoded:
-    """Rows as the columns of the fit; ``new_groups="error"`` refuses groups that were not seen."""
+    """Encode rows as the columns of the fit; ``new_groups="error"`` raises for unseen groups."""
     if new_groups not in ("population", "error"):
         raise ValueError(f"new_groups must be 'population' or 'error'; got {new_groups!r}.")
     if isinstance(data, Encoded):
@@ -47,28 +47,28 @@ def read(fit: "Fit", data: Any, new_groups: str = "population") -> Encoded:
 
 def mean_scores(fit: "Fit", encoded: Encoded) -> Scores:
     """Scores with the coefficients at their means."""
-    return _averaged(fit, prediction.mean_scores(fit, encoded), encoded)
+    return _average(fit, prediction.mean_scores(fit, encoded), encoded)
 
 
 def odds_scores(fit: "Fit", encoded: Encoded) -> Scores:
-    """Scores that probabilities are made of: with the variance of the coefficients where they are averaged over it."""
+    """Scores for probabilities: with the variance of the coefficients for normalised likelihoods, else without."""
     if not fit.spec.likelihood.normalised:
         return mean_scores(fit, encoded)
-    return _averaged(fit, prediction.score_moments(fit, encoded, fit.posterior.state), encoded)
+    return _average(fit, prediction.score_moments(fit, encoded, fit.posterior.state), encoded)
 
 
 def score_moments(fit: "Fit", encoded: Encoded) -> Scores:
-    """Means and variances of scores that tables show."""
-    return _averaged(fit, prediction.score_moments(fit, encoded, score_posterior(fit).state), encoded)
+    """Means and variances of scores, by the covariance shown in tables."""
+    return _average(fit, prediction.score_moments(fit, encoded, score_posterior(fit).state), encoded)
 
 
-def _averaged(fit: "Fit", found: Scores, encoded: Encoded) -> Scores:
-    """Average over the levels of missing categories; an estimator looks at its scores itself."""
+def _average(fit: "Fit", scores: Scores, encoded: Encoded) -> Scores:
+    """Average scores over levels of missing categories and check that they are finite; estimators do so themselves."""
     if fit.reader is None:
-        return found
+        return scores
     if encoded.candidates is not None:
-        found = prediction.averaged(found, *_shares(fit, encoded.candidates, encoded.table))
-    return prediction.require_finite(fit, found, encoded)
+        scores = prediction.average_candidates(scores, *_candidate_weights(fit, encoded.candidates, encoded.table))
+    return prediction.check_finite(fit, scores, encoded)
 
 
 def _classes(fit: "Fit", encoded: Encoded) -> NDArray[Any]:
@@ -79,8 +79,8 @@ def _log_odds(fit: "Fit", encoded: Encoded) -> Array:
     return prediction.log_odds([odds_scores(fit, encoded)], [fit._link])
 
 
-# By method: what a series of its answers is called, its answer without rows, and that for rows.
-ANSWERS: "dict[str, tuple[str, Callable[[Fit], NDArray[Any]], Callable[[Fit, Encoded], NDArray[Any]]]]" = {
+# By method: the name of a series of results, the result without rows, and that for rows.
+METHODS: "dict[str, tuple[str, Callable[[Fit], NDArray[Any]], Callable[[Fit, Encoded], NDArray[Any]]]]" = {
     "decision_function": ("score", lambda _: np.empty(0), lambda fit, rows: mean_scores(fit, rows).mean),
     "predict": ("class", lambda fit: fit.classes[:0], _classes),
     "predict_proba": (
@@ -96,22 +96,22 @@ ANSWERS: "dict[str, tuple[str, Callable[[Fit], NDArray[Any]], Callable[[Fit, Enc
 }
 
 
-def answer(fit: "Fit", method: str, data: Any, new_groups: str) -> Any:
-    """What a method gives for rows; for those in a cluster it is computed there when it is asked for."""
-    name, example, compute = ANSWERS[method]
+def evaluate(fit: "Fit", method: str, data: Any, new_groups: str) -> Any:
+    """Result of a prediction method for rows; lazy for Dask collections."""
+    name, empty, compute = METHODS[method]
     if not collections.is_collection(data):
         return compute(fit, read(fit, data, new_groups))
     if collections.is_array(data):
         raise TypeError("data must be a data frame with named columns; got a dask array.")
-    return PartAnswer(method, name, fit.classes, example(fit), {"new_groups": new_groups}).of(fit, data)
+    return PartitionMethod(method, name, fit.classes, empty(fit), {"new_groups": new_groups}).of(fit, data)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class PartAnswer:
-    """What a method of a model gives for a partition: with the index of a frame where it is one.
+class PartitionMethod:
+    """Prediction method applied to a partition of a Dask collection; keeps the index of a frame.
 
-    ``example`` is its answer without rows, and ``name`` that of a series of its answers.
+    ``example`` is its result without rows, and ``name`` that of a series of results.
     """
 
     method: str
@@ -121,9 +121,9 @@ class PartAnswer:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def __call__(self, model: Any, block: Any) -> Any:
-        """The answer for a partition, which may have no rows."""
-        found = getattr(model, self.method)(block, **self.settings) if len(block) else self.example
-        return self.framed(found, block.index) if hasattr(block, "index") else found
+        """Result for a partition, which may be empty."""
+        values = getattr(model, self.method)(block, **self.settings) if len(block) else self.example
+        return self.framed(values, block.index) if hasattr(block, "index") else values
 
     def framed(self, values: Any, index: Any) -> Any:
         """Values of rows as a series, or as a frame with a column for each class."""
@@ -134,13 +134,13 @@ class PartAnswer:
         return pd.DataFrame(values, index=index, columns=pd.Index(self.classes))
 
     def of(self, model: Any, data: Any) -> Any:
-        """The answers for all partitions, which are not computed yet."""
+        """Lazy results for all partitions."""
         example = self.example if collections.is_array(data) else self.framed(self.example, data._meta.index)
         return collections.map_partitions_lazily(self, model, data, example)
 
 
-def known_outcome(fit: "Fit", data: Any) -> NDArray[Any]:
-    """The class of each row, by the outcome's column of the data; refuse what was no class in fit."""
+def observed_classes(fit: "Fit", data: Any) -> NDArray[Any]:
+    """Observed class of each row, from the outcome column; raise for classes that were not in fit."""
     if fit.reader is None:
         raise TypeError(OF_ESTIMATOR)
     outcome = frames.take(data, [fit.reader.parts.outcome])[fit.reader.parts.outcome]
@@ -155,57 +155,59 @@ def known_outcome(fit: "Fit", data: Any) -> NDArray[Any]:
 
 
 def summed_slopes(fit: "Fit", encoded: Encoded, of_rows: Array) -> Array:
-    """Cᵀu for each column u of ``of_rows``: how sums over rows answer to the coefficients of columns."""
+    """Cᵀu for each column u of ``of_rows``: the gradient of Σ u f by the coefficients of columns."""
     if encoded.candidates is not None:
-        row, shares = _shares(fit, encoded.candidates, encoded.table)
+        row, shares = _candidate_weights(fit, encoded.candidates, encoded.table)
         of_rows = shares[:, None] * of_rows[row]
     return prediction.cross(fit, encoded, of_rows)
 
 
 def score_changes(fit: "Fit", encoded: Encoded, changes: Array) -> Array:
-    """What changes of the columns' coefficients (each a row of ``changes``) add to the rows' scores."""
-    found = prediction.scores_at(fit, encoded, changes)
+    """Changes of the rows' scores by changes of the columns' coefficients (each a row of ``changes``)."""
+    changes_of_candidates = prediction.scores_of_coefficients(fit, encoded, changes)
     if encoded.candidates is None:
-        return found
-    _, shares = _shares(fit, encoded.candidates, encoded.table)
-    return np.add.reduceat(shares[:, None] * found, encoded.candidates.firsts, axis=0)
+        return changes_of_candidates
+    _, shares = _candidate_weights(fit, encoded.candidates, encoded.table)
+    return np.add.reduceat(shares[:, None] * changes_of_candidates, encoded.candidates.firsts, axis=0)
 
 
-def _shares(fit: "Fit", candidates: Candidates, table: NDArray[np.floating]) -> tuple[NDArray[np.intp], Array]:
-    """The row of each candidate, and its share of that row."""
-    return candidates.row, candidates.softmax(log_chances(fit, candidates, table))
+def _candidate_weights(
+    fit: "Fit", candidates: Candidates, table: NDArray[np.floating]
+) -> tuple[NDArray[np.intp], Array]:
+    """Row of each candidate, and its probability within that row."""
+    return candidates.row, candidates.softmax(candidate_log_probs(fit, candidates, table))
 
 
-def log_chances(
+def candidate_log_probs(
     fit: "Fit",
     candidates: Candidates,
     table: NDArray[np.floating],
     signs: Array | None = None,
     rng: np.random.Generator | None = None,
 ) -> Array:
-    """Log probability of each candidate, whose label need not be known; of drawn parameters on request."""
+    """Log probability of each candidate, with or without labels; with ``rng`` under drawn parameters."""
     assert fit.reader is not None
-    given = fixed_levels(fit)
-    if given is not None:
-        levels = given.without_labels if rng is None else given.draw(rng, labelled=signs is not None)
-        return given.log_prob_of_table(levels, candidates, fit.plan.recipe, table, signs)
+    conditional = level_distributions(fit)
+    if conditional is not None:
+        levels = conditional.without_labels if rng is None else conditional.draw(rng, labelled=signs is not None)
+        return conditional.log_prob_of_table(levels, candidates, fit.plan.recipe, table, signs)
     learned = getattr(fit.posterior.state.missing, "levels", None)
     distributions = learned or LevelDistributions.from_concentrations(
-        tuple(1.0 + one for one in fit.reader.categories.counts)
+        tuple(1.0 + weights for weights in fit.reader.categories.counts)
     )
     if rng is not None:
         return candidates.log_prob(distributions.draw(rng).logs)
-    return candidates.log_prob(tuple(np.log(one / one.sum()) for one in distributions.concentrations))
+    return candidates.log_prob(tuple(np.log(weights / weights.sum()) for weights in distributions.concentrations))
 
 
-def log_label_chances(fit: "Fit", encoded: Encoded, signs: Array) -> Array:
-    """Log probability of these labels, for each candidate as if its values were known."""
+def label_log_probs(fit: "Fit", encoded: Encoded, signs: Array) -> Array:
+    """Log probability of labels for each candidate, given its values."""
     scores = prediction.mean_scores(fit, encoded)
     return log_expit(signs * prediction.log_odds([scores], [fit._link])[:, 0])
 
 
-def fixed_levels(fit: "Fit") -> FixedLevels | None:
-    """What missing categories depend on, where some were missing in fit."""
+def level_distributions(fit: "Fit") -> FixedLevels | None:
+    """Conditional distributions of missing categories, or None if none were missing in fit."""
     missing = fit.spec.missing
     levels = missing.levels if isinstance(missing, MissingModel) else None
     return None if levels is None else levels.given

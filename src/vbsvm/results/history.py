@@ -25,10 +25,10 @@ from vbsvm.model.spec import Block, Spec
 @final
 @dataclass(frozen=True, eq=False)
 class OptimizationHistory:
-    """The optimisation of a bound, from one start or several; ``later`` computes bounds that were not needed yet."""
+    """The optimisation of a bound, from one start or several; ``deferred_bounds`` computes omitted bounds."""
 
     outcome: OptimizeResult
-    later: Callable[[], Array] | None = None
+    deferred_bounds: Callable[[], Array] | None = None
     traces: None = None
     separable: bool = False
 
@@ -45,7 +45,7 @@ class OptimizationHistory:
     @property
     def bounds(self) -> Array:
         """The accepted bounds, step by step; none where no bound was optimised."""
-        return self.outcome.bounds if self.later is None else self.later()
+        return self.outcome.bounds if self.deferred_bounds is None else self.deferred_bounds()
 
     @property
     def starts(self) -> list[tuple[float, int]]:
@@ -53,15 +53,15 @@ class OptimizationHistory:
         if not len(self.bounds):
             return []
         ends = [(self.bounds, self.outcome.state), *((end.bounds, end.state) for end in self.outcome.others)]
-        counted = [
+        starts = [
             (float(bounds[-1]), 0 if state.gates is None else int((state.gates.inclusion > 0.5).sum()))
             for bounds, state in ends
         ]
-        return sorted(counted, reverse=True)
+        return sorted(starts, reverse=True)
 
 
 def starts_agree(starts: list[tuple[float, int]]) -> bool:
-    """Whether all starts ended at the same bound with as many open gates."""
+    """Whether all starts ended at the same bound with the same number of included predictors."""
     return len({count for _, count in starts}) == 1 and starts[0][0] - starts[-1][0] < 0.01
 
 
@@ -76,7 +76,7 @@ class ChainHistory:
 
     @property
     def ending(self) -> Status:
-        """Whether the chains were interrupted, agree, or need more sweeps."""
+        """Status: interrupted, converged (mixing is sufficient), or more sweeps needed."""
         if self.sample.interrupted:
             return Status.INTERRUPTED
         return Status.CONVERGED if self.traces.worst() is None else Status.OUT_OF_PASSES
@@ -119,7 +119,7 @@ History = OptimizationHistory | ChainHistory
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """Draws of one parameter, chains × draws; a ``scale`` is positive by nature."""
+    """Draws of one parameter, chains × draws; ``scale`` marks positive scale parameters."""
 
     name: str
     draws: Array
@@ -127,7 +127,7 @@ class Trace:
 
     @property
     def mixing(self) -> Mixing:
-        """R̂ and effective draws; a scale is judged by its logarithm."""
+        """R̂ and effective draws; of the logarithm for a scale."""
         with np.errstate(divide="ignore"):
             return Mixing.from_draws(np.log(self.draws) if self.scale else self.draws)
 
@@ -144,8 +144,8 @@ class Component:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Worst:
-    """The largest R̂ and the smallest effective number of draws, and whose they are."""
+class WorstMixing:
+    """Largest R̂ and smallest effective sample size, with the names of their parameters."""
 
     rhat: float
     rhat_of: str
@@ -156,7 +156,7 @@ class Worst:
 @final
 @dataclass(frozen=True, eq=False)
 class Traces:
-    """Traces of the coefficients that users see, of gates, and of variance components; effects of groups aside."""
+    """Traces of coefficients on the user's scale, gates and variance components; without effects of groups."""
 
     plan: Plan
     spec: Spec
@@ -168,8 +168,8 @@ class Traces:
         return self.sample.coefficients.shape[1]
 
     def __iter__(self) -> Iterator[Trace]:
-        """All of them: coefficients, gates, variance components."""
-        yield from chain(self.coefficients(), self.gates(), (one.trace for one in self.components()))
+        """Iterate over coefficients, gates, variance components."""
+        yield from chain(self.coefficients(), self.gates(), (component.trace for component in self.components()))
 
     def coefficients(self) -> Iterator[Trace]:
         """The intercept, and each coefficient that users see."""
@@ -185,11 +185,11 @@ class Traces:
 
     def gates(self) -> Iterator[Trace]:
         """Each gate, 0 or 1; it is named by the columns that share it."""
-        gates, drawn = self.spec.gate_map, self.sample.gates
-        if gates is None or drawn is None:
+        gates, draws = self.spec.gate_map, self.sample.gates
+        if gates is None or draws is None:
             return
         for j, members in enumerate(gates.members):
-            yield Trace(f"gate of {', '.join(self.plan.name_of(k) for k in members)}", drawn[:, :, j])
+            yield Trace(f"gate of {', '.join(self.plan.name_of(k) for k in members)}", draws[:, :, j])
 
     def components(self) -> Iterator[Component]:
         """Standard deviations of each block's effects, and their correlations."""
@@ -205,60 +205,60 @@ class Traces:
             for j in range(q):
                 for i in range(j):
                     product = matrices[:, :, i, i] * matrices[:, :, j, j]
-                    told = correlation_name(effects[i][0], effects[j][0])
-                    trace = Trace(f"{told} in {block.name}", matrices[:, :, i, j] / np.sqrt(product))
-                    yield Component(block.name, told, trace)
+                    name_of_pair = correlation_name(effects[i][0], effects[j][0])
+                    trace = Trace(f"{name_of_pair} in {block.name}", matrices[:, :, i, j] / np.sqrt(product))
+                    yield Component(block.name, name_of_pair, trace)
 
     @cached_property
     def coefficient_mixing(self) -> tuple[Mixing, ...]:
         """Of the intercept and of each coefficient that users see."""
-        return tuple(one.mixing for one in self.coefficients())
+        return tuple(trace.mixing for trace in self.coefficients())
 
     @cached_property
     def gate_mixing(self) -> tuple[Mixing, ...]:
         """Of each gate; all NaN where it never moves in any chain."""
-        return tuple(one.mixing for one in self.gates())
+        return tuple(trace.mixing for trace in self.gates())
 
     @cached_property
     def component_mixing(self) -> tuple[Mixing, ...]:
         """Of each variance component."""
-        return tuple(one.trace.mixing for one in self.components())
+        return tuple(component.trace.mixing for component in self.components())
 
     def columns(self) -> dict[str, Array]:
-        """R̂ and effective draws of the intercept and the coefficients, and with gates those of each one's gate."""
-        found = diagnostics.columns(self.coefficient_mixing)
+        """R̂ and effective draws of intercept and coefficients, with gates also those of each coefficient's gate."""
+        table = diagnostics.columns(self.coefficient_mixing)
         gates = self.spec.gate_map
         if gates is None:
-            return found
+            return table
         of_gates = diagnostics.columns((*self.gate_mixing, Mixing()))  # the last one is for columns without a gate
         gate_of = gates.gate_of[: len(self.coefficient_mixing)]
-        return found | {"gate_rhat": of_gates["rhat"][gate_of], "gate_ess": of_gates["ess_bulk"][gate_of]}
+        return table | {"gate_rhat": of_gates["rhat"][gate_of], "gate_ess": of_gates["ess_bulk"][gate_of]}
 
-    def worst(self) -> Worst | None:
-        """What mixes worst, where that is not good enough."""
+    def worst(self) -> WorstMixing | None:
+        """Worst R̂ and effective sample size, or None if mixing is sufficient."""
         names = [trace.name for trace in self]
         if self.n_draws < diagnostics.MIN_DRAWS:
-            return Worst(np.nan, names[0], float(self.n_draws), names[0])
-        found = diagnostics.columns((*self.coefficient_mixing, *self.gate_mixing, *self.component_mixing))
-        rhat, ess = found["rhat"], found["ess_bulk"]
+            return WorstMixing(np.nan, names[0], float(self.n_draws), names[0])
+        table = diagnostics.columns((*self.coefficient_mixing, *self.gate_mixing, *self.component_mixing))
+        rhat, ess = table["rhat"], table["ess_bulk"]
         if not ((rhat > diagnostics.MAX_RHAT) | (ess < diagnostics.MIN_ESS)).any():
             return None
         first, last = int(np.nanargmax(rhat)), int(np.nanargmin(ess))
-        return Worst(float(rhat[first]), names[first], float(ess[last]), names[last])
+        return WorstMixing(float(rhat[first]), names[first], float(ess[last]), names[last])
 
 
 def sd_name(term: str, effect: str, n_effects: int) -> str:
-    """What the standard deviation of an effect is called."""
+    """Display name of the standard deviation of an effect."""
     return f"sd of {term}" if n_effects == 1 else f"sd of {effect} in {term}"
 
 
 def correlation_name(one: str, other: str) -> str:
-    """What the correlation of two effects is called."""
+    """Display name of the correlation of two effects."""
     return f"correlation of {one} and {other}"
 
 
 def effects_of(plan: Plan, block: Block) -> Iterator[tuple[str, float]]:
-    """Name of each effect of a block, and what its scale is multiplied by to be that of the user's column."""
+    """Yield the name of each effect of a block, and the factor that takes its scale to the user's units."""
     begin = block.columns[0].start
     if begin < plan.n_fixed:
         yield "all", 1.0
@@ -266,5 +266,5 @@ def effects_of(plan: Plan, block: Block) -> Iterator[tuple[str, float]]:
     for first, factor in zip(plan.first_effects(), plan.factors, strict=True):
         if first <= begin < first + factor.size:
             units = plan.units(factor)
-            for place in (columns.start - first for columns in block.columns):
-                yield factor.effects[place], units[place]
+            for j in (columns.start - first for columns in block.columns):
+                yield factor.effects[j], units[j]

@@ -13,7 +13,13 @@ from vbsvm.design.columns import Encoded, Plan
 from vbsvm.missing.imputation import Population, ProperDraw, impute, with_index
 from vbsvm.missing.model import input_model
 from vbsvm.missing.rows import design_rows
-from vbsvm.results.fit_predictions import OF_ESTIMATOR, fixed_levels, log_chances, log_label_chances, read
+from vbsvm.results.fit_predictions import (
+    OF_ESTIMATOR,
+    candidate_log_probs,
+    label_log_probs,
+    level_distributions,
+    read,
+)
 from vbsvm.results.tables import like
 
 if TYPE_CHECKING:
@@ -23,9 +29,9 @@ if TYPE_CHECKING:
     from vbsvm.design.formula.reader import Reader
     from vbsvm.results.fit import Fit
 
-MOST_TABLES = 10_000
+MAX_TABLES = 10_000
 # Values of which one is chosen, by how well it goes with the label of its row, where columns are drawn.
-LEAST_PROPOSALS = 50
+MIN_PROPOSALS = 50
 
 
 def expected_values(fit: "Fit", data: Any) -> "tuple[Any, Any]":
@@ -39,14 +45,14 @@ def expected_values(fit: "Fit", data: Any) -> "tuple[Any, Any]":
 
 
 def completed_tables(fit: "Fit", data: Any, n: int, y: Any, random_state: Any) -> list[Any]:
-    """Copies of the data in which missing numbers and categories are drawn, with drawn parameters."""
+    """Multiple imputation: n copies of the data with missing values drawn under drawn parameters."""
     if fit.reader is None:
         raise TypeError(OF_ESTIMATOR)
-    frame, places = _fillable(fit.reader, data)
+    frame, places = _columns_to_fill(fit.reader, data)
     labels = None if y is None else label_columns(y, fit.classes, len(frame))
     encoded, columns = read(fit, data), np.array(list(places.values()), np.intp)
-    draws, told, rng = _proper_draws(fit, n, labels, random_state)
-    reader, tables = fit.reader.with_draws(LEAST_PROPOSALS), []
+    draws, regressors, rng = _proper_draws(fit, n, labels, random_state)
+    reader, tables = fit.reader.with_draws(MIN_PROPOSALS), []
     for draw in draws:
         proposed = None
         if encoded.candidates is not None and encoded.candidates.draws is not None:
@@ -56,15 +62,15 @@ def completed_tables(fit: "Fit", data: Any, n: int, y: Any, random_state: Any) -
         table, completed, candidates = encoded.table, frame, encoded.candidates
         if candidates is not None:
             signs = None if labels is None else labels[candidates.row, 0]
-            chances = log_chances(fit, candidates, table, signs, rng)
+            chances = candidate_log_probs(fit, candidates, table, signs, rng)
             if proposed is not None and signs is not None:
-                chances = chances + log_label_chances(fit, encoded, signs)
+                chances = chances + label_log_probs(fit, encoded, signs)
             which = candidates.sample_one(chances, rng)
             completed = _with_levels(frame, reader.categories, candidates.levels[which])
             if proposed is not None and reader.drawn is not None:
                 completed = _with_drawn(completed, reader.drawn.names, candidates.take(which), proposed)
             table = table[which]
-        values = _drawn_values(fit.plan, table, draw, told, columns, rng)
+        values = _drawn_values(fit.plan, table, draw, regressors, columns, rng)
         tables.append(like(data, with_values(completed, list(places), values)))
     return tables
 
@@ -72,16 +78,16 @@ def completed_tables(fit: "Fit", data: Any, n: int, y: Any, random_state: Any) -
 def drawn_inputs(
     fit: "Fit", table: NDArray[np.floating], columns: NDArray[np.intp], n: int, labels: Array | None, random_state: Any
 ) -> list[Array]:
-    """These columns of a raw table, completed by n proper draws; ``labels`` are columns of ±1 for the classes."""
-    draws, told, rng = _proper_draws(fit, n, labels, random_state)
-    return [_drawn_values(fit.plan, table, draw, told, columns, rng) for draw in draws]
+    """Columns of a raw table, completed by n proper draws; ``labels`` are columns of ±1 for the classes."""
+    draws, regressors, rng = _proper_draws(fit, n, labels, random_state)
+    return [_drawn_values(fit.plan, table, draw, regressors, columns, rng) for draw in draws]
 
 
 def _proper_draws(
     fit: "Fit", n: int, labels: Array | None, random_state: Any
 ) -> tuple[list[ProperDraw], Array | None, np.random.Generator]:
-    """Draws of the inputs' distribution, the labels where it knows them, and what values are drawn with."""
-    check_whole("impute", 1, MOST_TABLES, n=n)
+    """Proper draws of the inputs' distribution, the labels if these are regressors in it, and a random generator."""
+    check_whole("impute", 1, MAX_TABLES, n=n)
     seed = read_seed(random_state)
     population(fit)  # refuses too many columns
     if fit._rows is None:
@@ -89,7 +95,7 @@ def _proper_draws(
             "impute: draws are learned from the training data, which this fit no longer holds. Fit again, or ask "
             "for them before the model is saved."
         )
-    model, levels = input_model(fit.spec.missing), fixed_levels(fit)
+    model, levels = input_model(fit.spec.missing), level_distributions(fit)
     known = labels is not None and model is not None and model.n_beside == labels.shape[1]
     if labels is not None and not known and (levels is None or not levels.labelled):
         raise ValueError(
@@ -100,7 +106,7 @@ def _proper_draws(
 
 
 def population(fit: "Fit") -> Population:
-    """Mean and covariance of the inputs; refuse more columns than they are learned for."""
+    """Mean and covariance of the inputs; raise if there are too many columns."""
     if fit._input_population is None:
         raise AttributeError("The distribution of the inputs was not learned: there are more than 3000 columns.")
     return fit._input_population
@@ -114,7 +120,7 @@ def _drawn_values(
     columns: NDArray[np.intp],
     rng: np.random.Generator,
 ) -> Array:
-    """These columns of a raw table, with values drawn for the missing ones; the known ones stay as they are."""
+    """Columns of a raw table with missing values replaced by draws."""
     recipe, values = plan.recipe, np.array(table[:, columns], dtype=np.float64)
     missing = np.isnan(values)
     rows = np.flatnonzero(missing.any(axis=1))
@@ -141,12 +147,12 @@ def label_columns(y: Any, classes: NDArray[Any], n_rows: int) -> Array:
     if unknown.any() and not rest:
         row = int(np.argmax(unknown))
         raise ValueError(f"impute: y has {labels.tolist()[row]!r} in row {row}, which is not a class of the fit.")
-    told = classes[1:] if len(classes) == 2 else classes[:-1]
-    return np.column_stack([np.where(labels == one, 1.0, -1.0) for one in told])
+    modelled = classes[1:] if len(classes) == 2 else classes[:-1]
+    return np.column_stack([np.where(labels == one, 1.0, -1.0) for one in modelled])
 
 
-def _fillable(reader: "Reader", data: Any) -> "tuple[pd.DataFrame, dict[str, int]]":
-    """The data as a frame, and the columns that are inputs themselves, by their place in the table.
+def _columns_to_fill(reader: "Reader", data: Any) -> "tuple[pd.DataFrame, dict[str, int]]":
+    """The data as a frame, and the index in the table of each column that is an input itself.
 
     Refuse missing values in columns that only enter in transforms, which can't be undone.
     """
@@ -160,8 +166,8 @@ def _fillable(reader: "Reader", data: Any) -> "tuple[pd.DataFrame, dict[str, int
     for name in sorted(needed.difference(places, drawn)):
         if frame[name].isna().to_numpy().any():
             raise ValueError(
-                f"impute: column {name!r} enters the formula in a transform, which a drawn value can't undo: leave out "
-                "rows that miss it, or make a column of its own of the transform."
+                f"impute: column {name!r} enters the formula in a transform, which a drawn value can't undo: "
+                "leave out rows that miss it, or make a column of its own of the transform."
             )
     return frame, places
 
@@ -178,7 +184,7 @@ def as_frame(X: Any, names: tuple[str, ...], group: Any) -> "tuple[pd.DataFrame,
 
 
 def with_values(frame: "pd.DataFrame", names: list[Any], values: Array) -> "pd.DataFrame":
-    """A copy of the frame whose columns have these values where theirs are missing."""
+    """Copy of the frame with missing values of these columns filled."""
     filled = {
         name: frame[name].astype(np.float64).where(frame[name].notna().to_numpy(), values[:, k])
         for k, name in enumerate(names)
@@ -190,14 +196,14 @@ def with_values(frame: "pd.DataFrame", names: list[Any], values: Array) -> "pd.D
 def _with_drawn(
     frame: "pd.DataFrame", names: tuple[str, ...], candidates: Candidates, draws: "Draws"
 ) -> "pd.DataFrame":
-    """A copy of the frame with drawn values, by the candidate of each row; ``draws`` are of the rows that miss some."""
+    """Copy of the frame with drawn values, by the chosen candidate of each row; ``draws`` are of incomplete rows."""
     assert candidates.draws is not None
     lost, filled = np.flatnonzero(candidates.draws.max(axis=1) >= 0), {}
     for j, name in enumerate(names):
         column = frame[name].astype(np.float64).to_numpy(na_value=np.nan).copy()
         turn = candidates.draws[lost, j]
-        here = np.flatnonzero(turn >= 0)
-        column[lost[here]] = draws.values[turn[here], here, j]
+        drawn_rows = np.flatnonzero(turn >= 0)
+        column[lost[drawn_rows]] = draws.values[turn[drawn_rows], drawn_rows, j]
         filled[name] = column
     return frame.assign(**filled)
 
@@ -220,7 +226,7 @@ def _expected_drawn(reader: "Reader", data: Any) -> "tuple[pd.DataFrame, pd.Data
 
 
 def _with_levels(frame: "pd.DataFrame", categories: "Categories", levels: NDArray[np.intp]) -> "pd.DataFrame":
-    """A copy of the frame with these levels (rows × categories) where they are not negative: categories are missing."""
+    """Copy of the frame with missing categories filled by levels (rows × categories; −1 if not missing)."""
     filled = {}
     for name, values, of_rows in zip(categories.names, categories.levels, levels.T, strict=True):
         rows = np.flatnonzero(of_rows >= 0)

@@ -28,14 +28,14 @@ TABLES = 20
 
 
 def n_tables(candidates: Candidates | None) -> int:
-    """How many completed tables are looked at: not more than there are draws where columns are drawn."""
+    """Number of completed tables, at most that of the draws if columns are drawn."""
     if candidates is None or candidates.draws is None:
         return TABLES
     return min(TABLES, 1 + int(candidates.draws.max()))
 
 
-def suits(spec: Spec) -> bool:
-    """Whether missing values have a distribution that coefficients do not change, and are missing at random."""
+def supports(spec: Spec) -> bool:
+    """Whether values are missing at random, with an imputation model that does not depend on the coefficients."""
     inputs = input_model(spec.missing)
     selective = inputs is not None and isinstance(inputs.settings.mechanism, NotAtRandom)
     return isinstance(spec.missing, MissingModel) and spec.missing.fixed and not selective and spec.gate_map is None
@@ -51,17 +51,17 @@ def imputed_covariance(
     units: Units | None,
     by: str,
 ) -> CovarianceEstimate:
-    """The robust covariance of the first n coefficients; ``draws`` are those of the inputs, one for each table.
+    """Robust covariance of the first n coefficients by multiple imputation; ``draws`` has one for each table.
 
     ``squares`` are s²/k of each row, of weight s and there k times, if class weights are among the source's own.
     """
     whole, state = replace(spec, missing=None, likelihood=outcome.likelihood), replace(outcome.state, missing=None)
-    said = Covariances(spec, outcome.state, source, n).reliability
+    reliability = Covariances(spec, outcome.state, source, n).reliability
     rng, means, estimates = np.random.default_rng(len(draws)), [], []
     with single_threaded_blas():
         for number, draw in enumerate(draws):
-            which = chosen_rows(source, number, rng)
-            rows = completed(source, draw, which, rng)
+            which = choose_candidates(source, number, rng)
+            rows = complete_rows(source, draw, which, rng)
             squared = None if squares is None else replace(rows, weights=squares[which])
             estimate = Covariances(whole, state, rows, n, squared=squared, units=units).of("robust", by)
             estimates.append(estimate)
@@ -69,43 +69,43 @@ def imputed_covariance(
     mean, (first, *_) = outcome.state.coefficients.mean[:n], estimates
     sandwiches = [estimate.covariance for estimate in estimates if estimate.covariance is not None]
     if len(sandwiches) < len(estimates):
-        return CovarianceEstimate("robust", mean, None, said.and_warnings(first.reliability.warnings[-1]))
+        return CovarianceEstimate("robust", mean, None, reliability.and_warnings(first.reliability.warnings[-1]))
     between = (1 + 1 / len(means)) * np.atleast_2d(np.cov(np.stack(means).T))
     return replace(
-        first, mean=mean, covariance=np.mean(sandwiches, axis=0) + between, reliability=said, between=between
+        first, mean=mean, covariance=np.mean(sandwiches, axis=0) + between, reliability=reliability, between=between
     )
 
 
 def _newton_step(spec: Spec, state: State, source: Source) -> Array:
-    """The mean after a Newton step on these rows, all else held."""
+    """Mean after a Newton step on these rows, with all else fixed."""
     stats, mean, precision = curvature_stats(spec, state, source), state.coefficients.mean, spec.precision(state)
     assert stats.curvature is not None
     gradient = stats.cross - stats.gram.times(mean) - precision.times(mean)
     return mean + stats.curvature.conditional(gradient, precision).mean
 
 
-def completed(source: Memory, draw: ProperDraw | None, which: RowSelection, rng: np.random.Generator) -> Memory:
-    """These of the rows, as ``chosen_rows`` gives them, with drawn values for missing inputs."""
-    chosen = source if source.candidates is None else _taken(source, which)
+def complete_rows(source: Memory, draw: ProperDraw | None, which: RowSelection, rng: np.random.Generator) -> Memory:
+    """These of the rows, as ``choose_candidates`` gives them, with drawn values for missing inputs."""
+    chosen = source if source.candidates is None else _take_rows(source, which)
     return chosen if chosen.missing_inputs is None or draw is None else _with_inputs(chosen, draw, rng)
 
 
-def chosen_rows(source: Memory, number: int, rng: np.random.Generator) -> RowSelection:
-    """One of the candidates of each row: of those with the number of the table, drawn by drawn shares.
+def choose_candidates(source: Memory, number: int, rng: np.random.Generator) -> RowSelection:
+    """Draw a candidate of each row, among those of the table's number, with drawn probabilities.
 
-    All rows where these are no candidates.
+    All rows if there are no candidates.
     """
     candidates = source.candidates
     if candidates is None:
         return slice(None)
-    held = source.fixed_levels
-    assert held is not None
-    levels = held.draw(rng, labelled=True)
-    chances = held.log_prob_of_table(levels, candidates, source.recipe, source.X, source.y)
+    distributions = source.fixed_levels
+    assert distributions is not None
+    levels = distributions.draw(rng, labelled=True)
+    chances = distributions.log_prob_of_table(levels, candidates, source.recipe, source.X, source.y)
     return candidates.sample_one(np.where(candidates.in_completed_table(number, rng), chances, -np.inf), rng)
 
 
-def _taken(source: Memory, which: RowSelection) -> Memory:
+def _take_rows(source: Memory, which: RowSelection) -> Memory:
     inputs = source.missing_inputs
     return replace(
         source,

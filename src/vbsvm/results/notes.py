@@ -63,11 +63,11 @@ class Notes:
     selection: str = ""
 
     def interval(self, level: float) -> str:
-        """Which interval a figure shows."""
+        """Description of the intervals of a figure."""
         return f"{self.mean} and {100 * level:g} % interval{self.aside}"
 
     def band(self, level: float) -> str:
-        """Which band the figure of a curve shows."""
+        """Description of the band in the figure of a curve."""
         return f"curve and pointwise {100 * level:g} % band{self.aside}"
 
 
@@ -249,7 +249,7 @@ _POSTERIORS = {"response": "by linear response", "quadrature": "with the effects
 
 
 def of_bound(*, normalised: bool, exact: bool, groups: bool, joint_gates: bool) -> Notes:
-    """Notes on the distribution that a bound was optimised over."""
+    """Notes for the variational distribution under a bound."""
     if not normalised and not exact:
         notes = MEAN_FIELD_WITH_GROUPS if groups else MEAN_FIELD
         return notes if joint_gates else replace(notes, selection=_SELECTION + _SEVERAL_OPTIMA)
@@ -259,21 +259,21 @@ def of_bound(*, normalised: bool, exact: bool, groups: bool, joint_gates: bool) 
 
 
 def at_power(notes: Notes, power: float) -> Notes:
-    """Notes on a pseudo-likelihood at a power: at 1 it includes noise, below that its intervals are long enough."""
+    """Notes for a likelihood power: at 1 selection may include noise, below 1 intervals are wide enough."""
     if power == 1.0:
         return replace(notes, selection=f"{notes.selection} {_INCLUDES_NOISE}") if notes.selection else notes
-    notes, told = DRAWS_AT_POWER if notes == DRAWS else notes, _AT_POWER.format(power)
+    notes, power_note = DRAWS_AT_POWER if notes == DRAWS else notes, _AT_POWER.format(power)
     title, text = notes.spreads
     return replace(
         notes,
-        explanation=notes.explanation.replace("{power}", told),
-        spreads=(title, f"{text.replace(_NOT_CONFIDENCE, '').strip()} {told}"),
+        explanation=notes.explanation.replace("{power}", power_note),
+        spreads=(title, f"{text.replace(_NOT_CONFIDENCE, '').strip()} {power_note}"),
     )
 
 
 def of_kind(
     kind: str,
-    own: Notes,
+    base: Notes,
     warnings: Sequence[str],
     *,
     normalised: bool,
@@ -282,9 +282,9 @@ def of_kind(
     by: str = "curvature",
     missing: bool = False,
 ) -> Notes:
-    """Notes on intervals whose covariance is not that of the fit itself: robust, the posterior's, or by the curvature.
+    """Notes for a kind of covariance other than that of the fit: robust, posterior, or curvature.
 
-    ``own`` are those of the fit. ``clusters`` is the factor whose groups are taken as independent, and ``by`` how the
+    ``base`` are those of the fit. ``clusters`` is the factor whose groups are taken as independent, and ``by`` how the
     posterior's covariance was computed, which robust intervals need. ``missing`` says that inputs are: robust intervals
     include what these leave open, and the curvature of the augmented bound is rough.
     """
@@ -293,15 +293,15 @@ def of_kind(
     facts = {
         "how": (_BREADS if kind == "robust" else _POSTERIORS).get(by, "by linear response"),
         "units": units + ", with the uncertainty about missing values" * missing,
-        "exact": "approximate the posterior" if own.groups else "are those of the posterior,",
-        "groups": f" {own.groups}" if own.groups else "",
+        "exact": "approximate the posterior" if base.groups else "are those of the posterior,",
+        "groups": f" {base.groups}" if base.groups else "",
         "valid": _VALID_IF if normalised else _AT_POWER.format(power),
         "narrow": "about two thirds of the posterior's" if missing else "mostly somewhat narrower than the posterior's",
     }
     fields = KIND_NOTES[kind, sound]
     title, text = fields["spreads"]
     return replace(
-        own,
+        base,
         **fields
         | {
             "corner": f"{fields['corner']}, rough" if warnings else fields["corner"],
@@ -312,40 +312,40 @@ def of_kind(
 
 
 def beside_posterior(notes: Notes) -> Notes:
-    """Notes on intervals beside which those of the posterior can be had."""
+    """Notes that mention covariance='posterior' as an alternative."""
     return replace(notes, explanation=f"{notes.explanation} covariance='posterior' shows the posterior's.")
 
 
-def estimated(notes: Notes, n_draws: int) -> Notes:
-    """Notes on standard deviations that are estimated from draws, where a table is too large for a covariance."""
-    said = (
+def estimated_from_draws(notes: Notes, n_draws: int) -> Notes:
+    """Notes for standard deviations estimated from draws, when a covariance is too large."""
+    caution = (
         f"Rows and columns are too many for a covariance: standard deviations are estimated from {n_draws} draws, to "
         f"about {100 / math.sqrt(2 * n_draws):.0f} % or better."
     )
     title, text = notes.spreads
     return replace(
         notes,
-        explanation=f"{notes.explanation.replace(_DRAWS_FROM, '')} {said}",
+        explanation=f"{notes.explanation.replace(_DRAWS_FROM, '')} {caution}",
         corner=f"{notes.corner}, estimated",
         aside=f"{notes.aside.removesuffix(')')}, estimated)" if notes.aside else " (estimated)",
-        spreads=(title, f"{text} {said}"),
+        spreads=(title, f"{text} {caution}"),
     )
 
 
-def of_components(own: Notes, *, narrow: bool, by_response: bool) -> Notes:
-    """Notes on variance components: by quadrature or draws, by linear response, or else by the bound itself."""
+def of_components(base: Notes, *, narrow: bool, by_response: bool) -> Notes:
+    """Notes for variance components by quadrature, draws, linear response, or the bound."""
     advice = " Intervals marked as too narrow cover less often than their level: use inference=Gibbs()." * narrow
-    if own in (INTEGRATED, DRAWS_OF_POSTERIOR):
-        how = ", random effects integrated out" * (own == INTEGRATED)
+    if base in (INTEGRATED, DRAWS_OF_POSTERIOR):
+        how = ", random effects integrated out" * (base == INTEGRATED)
         return replace(
-            own,
+            base,
             explanation=f"Posterior medians and highest-density intervals{how}.{advice}",
             components=f"of the highest posterior density{how}",
         )
     if not by_response:
-        return own
+        return base
     return replace(
-        own,
+        base,
         explanation=f"Intervals of standard deviations approximate the posterior by linear response.{advice}",
         corner="{} too narrow" if narrow else "posterior {}",
         components="by linear response; too narrow for random effects" if narrow else "by linear response",
@@ -353,7 +353,7 @@ def of_components(own: Notes, *, narrow: bool, by_response: bool) -> Notes:
 
 
 def noted(frame: "pd.DataFrame", notes: Notes, column: str, level: float | None = None) -> "pd.DataFrame":
-    """The table with its notes: in the corner in short, since pandas leaves out columns of a wide table."""
+    """Attach notes to a table: a short one in the corner, the full text in ``attrs``."""
     frame.columns.name = notes.corner.format(column)
     frame.attrs = {"spreads": notes.explanation} if level is None else {"level": level, "spreads": notes.explanation}
     return frame

@@ -33,53 +33,53 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, eq=False)
 class MeanField:
-    """By the mean-field distribution of a variational fit, under the paper's bound or the exact one.
+    """Posterior by the mean-field distribution of a variational fit, under the augmented bound or the exact one.
 
-    Its spreads are too narrow; in models with groups its means can be off as well.
+    Its variances are too small; in models with groups its means can be biased as well.
     """
 
     plan: Plan
     spec: Spec
     outcome: OptimizeResult
-    own_notes: Notes | None = None  # where its covariance is not that of the optimisation
-    later: Callable[[], Array] | None = None  # computes bounds that were not needed yet
+    covariance_notes: Notes | None = None  # if its covariance is not that of the optimisation
+    deferred_bounds: Callable[[], Array] | None = None  # computes bounds that were deferred
     by_draws: ClassVar[bool] = False
 
     @property
     def history(self) -> OptimizationHistory:
-        """How the optimisation went."""
-        return OptimizationHistory(self.outcome, self.later)
+        """History of the optimisation."""
+        return OptimizationHistory(self.outcome, self.deferred_bounds)
 
-    def with_covariance(self, distribution: CoefficientDistribution, own: Notes) -> "MeanField":
-        """The same with another distribution of the coefficients, around the same mean."""
+    def with_covariance(self, distribution: CoefficientDistribution, covariance_notes: Notes) -> "MeanField":
+        """Copy with another covariance of the coefficients around the same mean."""
         state = self.outcome.state.with_coefficients(distribution)
         if isinstance(distribution, DrawnGaussian):
-            own = notes.estimated(own, len(distribution.draws))
-        return replace(self, outcome=replace(self.outcome, state=state), own_notes=own)
+            covariance_notes = notes.estimated_from_draws(covariance_notes, len(distribution.draws))
+        return replace(self, outcome=replace(self.outcome, state=state), covariance_notes=covariance_notes)
 
     @property
     def notes(self) -> Notes:
         """Notes on the distribution of the bound that was optimised."""
-        if self.own_notes is not None:
-            return self.own_notes
+        if self.covariance_notes is not None:
+            return self.covariance_notes
         if self.outcome.integrated:
             return notes.INTEGRATED
         spec, coefficients = self.spec, self.state.coefficients
         facts = {"normalised": spec.likelihood.normalised, "exact": self.outcome.exact, "joint_gates": spec.joint_gates}
-        own = notes.of_bound(groups=bool(self.plan.factors), **facts)
-        own = own if spec.likelihood.normalised else notes.at_power(own, spec.likelihood_power)
+        of_bound = notes.of_bound(groups=bool(self.plan.factors), **facts)
+        of_bound = of_bound if spec.likelihood.normalised else notes.at_power(of_bound, spec.likelihood_power)
         if isinstance(coefficients, DrawnGaussian) and not self.outcome.exact:
-            return notes.estimated(own, len(coefficients.draws))
-        return own
+            return notes.estimated_from_draws(of_bound, len(coefficients.draws))
+        return of_bound
 
     @property
     def state(self) -> State:
-        """Where the optimisation ended."""
+        """Final state of the optimisation."""
         return self.outcome.state
 
     @property
     def inclusion(self) -> Array:
-        """E γ."""
+        """Inclusion probabilities E γ."""
         gates = self.state.gates
         return np.ones(self.plan.n_fixed) if gates is None else gates.by_coefficient[: self.plan.n_fixed]
 
@@ -110,21 +110,21 @@ class MeanField:
         return gates.weigh(distribution.outer(self.plan.n_fixed)) - np.outer(self.mean, self.mean)
 
     @property
-    def signs(self) -> Array:
-        """P(v > 0)."""
+    def sign_probabilities(self) -> Array:
+        """Probabilities P(v > 0)."""
         return ndtr(np.divide(self._mean, self._sd, out=np.zeros_like(self._sd), where=self._sd > 0))
 
     def quantiles(self, chance: float) -> Array:
         """Quantile of γ v: normal where the gate is open, a point at 0 where it is not."""
         mean, sd = self._mean, self._sd
-        opened = np.maximum(self.inclusion, 1e-300)
-        below = opened * ndtr(np.divide(-mean, sd, out=np.zeros_like(sd), where=sd > 0))  # P(γv < 0)
-        within = np.where(chance < below, chance, chance - (1 - opened)) / opened
-        at_zero = (chance >= below) & (chance <= below + 1 - opened)
-        return np.where(at_zero & (opened < 1), 0.0, mean + sd * ndtri(np.clip(within, 0.0, 1.0)))
+        included = np.maximum(self.inclusion, 1e-300)
+        below = included * ndtr(np.divide(-mean, sd, out=np.zeros_like(sd), where=sd > 0))  # P(γv < 0)
+        within = np.where(chance < below, chance, chance - (1 - included)) / included
+        at_zero = (chance >= below) & (chance <= below + 1 - included)
+        return np.where(at_zero & (included < 1), 0.0, mean + sd * ndtri(np.clip(within, 0.0, 1.0)))
 
     def combination(self, t: Array, chances: list[float]) -> tuple[float, list[float], float]:
-        """Normal, with the variance of the effective coefficients."""
+        """Standard deviation and quantiles of tᵀθ, and P(tᵀθ > 0), by a normal distribution."""
         rows = DenseRows(0, DenseMatrix(t[None]), np.ones(1), np.ones(1))
         _, variance = self.state.gaussian.marginal(self.plan.n_fixed).effective(self.state.gates).row_moments(rows)
         mean, sd = float(t @ self.mean), float(np.sqrt(np.asarray(variance)[0]))
@@ -140,18 +140,18 @@ class MeanField:
         return distribution.mean[which], np.sqrt(distribution.variances[which])
 
     def variance_components(self, level: float, log_variances: Mapping[str, float] | None = None) -> "pd.DataFrame":
-        """By the distributions of the blocks' scales, or by better known standard deviations of log σ²."""
+        """Table of variance components, by the blocks' scales or by standard deviations of log σ²."""
         return variance_components.table(self.plan, self.spec, self.state, level, log_variances)
 
     def diagnostics(self) -> dict[str, Array]:
-        """None."""
+        """Empty: no R̂ or effective draws."""
         return {}
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Sampled:
-    """By the draws of a sampler."""
+    """Posterior by the draws of a sampler."""
 
     plan: Plan
     spec: Spec
@@ -161,7 +161,7 @@ class Sampled:
 
     @cached_property
     def history(self) -> ChainHistory:
-        """The chains, and how they mix."""
+        """The chains and their mixing."""
         return ChainHistory(self.plan, self.spec, self.sample)
 
     @property
@@ -197,17 +197,17 @@ class Sampled:
 
     @property
     def inclusion(self) -> Array:
-        """Share of draws with an open gate."""
-        found = np.ones(self.plan.n_fixed)
+        """Proportion of draws in which each coefficient is included."""
+        proportions = np.ones(self.plan.n_fixed)
         if self.sample.gates is not None and self.spec.gate_map is not None:
-            shares = self.sample.gates.reshape(-1, self.sample.gates.shape[2]).mean(axis=0)
+            of_gates = self.sample.gates.reshape(-1, self.sample.gates.shape[2]).mean(axis=0)
             gate_of = self.spec.gate_map.gate_of[: self.plan.n_fixed]
-            found[gate_of >= 0] = shares[gate_of[gate_of >= 0]]
-        return found
+            proportions[gate_of >= 0] = of_gates[gate_of[gate_of >= 0]]
+        return proportions
 
     @property
-    def signs(self) -> Array:
-        """Share of positive draws among those that are in; ½ where none is."""
+    def sign_probabilities(self) -> Array:
+        """Proportion of positive draws among the nonzero ones; ½ if there are none."""
         inside = (self._draws != 0).sum(axis=0)
         return np.divide((self._draws > 0).sum(axis=0), inside, out=np.full(self.plan.n_fixed, 0.5), where=inside > 0)
 
@@ -216,7 +216,7 @@ class Sampled:
         return np.quantile(self._draws, chance, axis=0)
 
     def combination(self, t: Array, chances: list[float]) -> tuple[float, list[float], float]:
-        """Of the draws of tᵀθ."""
+        """Standard deviation and quantiles of tᵀθ, and P(tᵀθ > 0), by the draws."""
         values = self._draws @ t
         return float(values.std()), [float(x) for x in np.quantile(values, chances)], float((values > 0).mean())
 
@@ -230,9 +230,9 @@ class Sampled:
         return distribution.mean[which], np.sqrt(distribution.variances[which])
 
     def variance_components(self, level: float, log_variances: Mapping[str, float] | None = None) -> "pd.DataFrame":
-        """By the draws, with R̂ and effective draws."""
-        own = self.spec.likelihood.normalised
-        return variance_components.table_of_draws(self.history.traces, level, highest_density=own)
+        """Table of variance components by the draws, with R̂ and effective draws."""
+        normalised = self.spec.likelihood.normalised
+        return variance_components.table_of_draws(self.history.traces, level, highest_density=normalised)
 
     def diagnostics(self) -> dict[str, Array]:
         """R̂ and effective draws."""
@@ -243,9 +243,9 @@ Posterior = MeanField | Sampled
 
 
 def posterior_of(
-    plan: Plan, spec: Spec, outcome: OptimizeResult | Sample, later: Callable[[], Array] | None = None
+    plan: Plan, spec: Spec, outcome: OptimizeResult | Sample, deferred_bounds: Callable[[], Array] | None = None
 ) -> Posterior:
-    """The posterior that a fit ended with; ``later`` computes bounds that were not needed yet."""
+    """Posterior of a fit's outcome; ``deferred_bounds`` computes bounds that were not needed so far."""
     if isinstance(outcome, Sample):
         return Sampled(plan, spec, outcome)
-    return MeanField(plan, spec, outcome, later=later)
+    return MeanField(plan, spec, outcome, deferred_bounds=deferred_bounds)

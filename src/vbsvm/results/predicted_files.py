@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 def text_columns(reader: "Reader") -> set[str]:
-    """Columns that were text in fit, and are text again where a file holds none but such as "1" and "2"."""
+    """Columns that were text in fit, to be read as text from files even if they look like numbers."""
     levels: list[tuple[str, Any]] = []
-    for matrix in (reader.fixed, *(one.matrix for one in reader.effects), *reader.hidden):
+    for matrix in (reader.fixed, *(effects.matrix for effects in reader.effects), *reader.hidden):
         for expression, values in matrix.learned["categories"].items():
             levels += [(name, values) for name in columns_in(expression, list(reader.kinds))]
     for factor in reader.plan.factors:
@@ -40,23 +40,23 @@ def text_columns(reader: "Reader") -> set[str]:
     }
 
 
-def predicted(
+def predict_frame(
     fitted: Any, inputs: Any, kept: "pd.DataFrame", classes: NDArray[Any], *, proba: bool, scores: bool
 ) -> "pd.DataFrame":
-    """A row for each of ``inputs``: columns that are kept, the prediction, and what else is asked for."""
+    """Predictions of a frame: kept columns, the predicted class, and scores and probabilities on request."""
     several = len(classes) > 2
     scored = [f"score {label}" for label in classes] if several else ["score"]
     chances = [f"probability {label}" for label in classes]
     for name in kept.columns:
         if name in ["prediction", *(scored if scores else []), *(chances if proba else [])]:
             raise ValueError(f"keep: {name!r} is the name of a column that predictions have: rename it in the table.")
-    found = kept.assign(prediction=fitted.predict(inputs))
+    table = kept.assign(prediction=fitted.predict(inputs))
     if scores:
         values = np.asarray(fitted.decision_function(inputs))
-        found = found.assign(**dict(zip(scored, np.atleast_2d(values.T), strict=True)))
+        table = table.assign(**dict(zip(scored, np.atleast_2d(values.T), strict=True)))
     if proba:
-        found = found.assign(**dict(zip(chances, fitted.predict_proba(inputs).T, strict=True)))
-    return found
+        table = table.assign(**dict(zip(chances, fitted.predict_proba(inputs).T, strict=True)))
+    return table
 
 
 def write(
@@ -72,7 +72,7 @@ def write(
     scores: bool = False,
     change: "Callable[[pd.DataFrame], pd.DataFrame] | None" = None,
 ) -> int:
-    """Predict the rows of files and write them, in one step as others see it; give the number of rows.
+    """Predict the rows of files and write them atomically; return the number of rows.
 
     ``columns`` are those that the model needs, ``text`` those of them that are text in any case; ``change`` is made to
     each piece before it is written.
@@ -92,18 +92,18 @@ def write(
     with _writer(to) as writer:
         for piece in table.pieces(chosen):
             with piece.numbered():
-                kept = _plain(piece.frame.loc[:, list(keep)], table.types)
+                kept_columns = _consistent_types(piece.frame.loc[:, list(keep)], table.types)
                 inputs = piece.frame.loc[:, list(columns)]
-                found = predicted(fitted, inputs, kept, classes, proba=proba, scores=scores)
-                writer(found if change is None else change(found))
+                predictions = predict_frame(fitted, inputs, kept_columns, classes, proba=proba, scores=scores)
+                writer(predictions if change is None else change(predictions))
             n_rows += len(piece.frame)
         if not n_rows:
             raise ValueError("The files hold no rows.")
     return n_rows
 
 
-def _plain(frame: "pd.DataFrame", types: dict[str, str]) -> "pd.DataFrame":
-    """Columns in types that are the same in every piece, whether or not it misses values."""
+def _consistent_types(frame: "pd.DataFrame", types: dict[str, str]) -> "pd.DataFrame":
+    """Convert columns to types that are the same in every piece, with or without missing values."""
     changed: dict[str, Any] = {}
     for name in frame.columns:
         if types[name] in (WHOLE_NUMBERS, TRUTH):
@@ -115,7 +115,7 @@ def _plain(frame: "pd.DataFrame", types: dict[str, str]) -> "pd.DataFrame":
 
 @contextmanager
 def _writer(to: Any) -> Iterator[Any]:
-    """A function that writes the next rows: to a stream as CSV, or to a file by the ending of its name."""
+    """Yield a function that writes further rows: as CSV to a stream, or to a file in the format of its extension."""
     if hasattr(to, "write"):
         yield _text_writer(to, ",")
         return
@@ -148,8 +148,10 @@ def _text_writer(file: Any, sep: str) -> Any:
 
 
 def write_text(frame: "pd.DataFrame", file: Any, sep: str = ",", *, header: bool = True) -> None:
-    """Write a table as CSV; a carriage return within a cell, which ends a line for many readers, is quoted."""
+    """Write a table as CSV; cells with a carriage return, a line end for many readers, are quoted."""
     text = [frame[name].astype(str) for name in frame if frame[name].dtype.kind == "O"]
-    returns = any("\r" in str(name) for name in frame) or any(one.str.contains("\r", regex=False).any() for one in text)
+    returns = any("\r" in str(name) for name in frame) or any(
+        column.str.contains("\r", regex=False).any() for column in text
+    )
     quoting = csv.QUOTE_NONNUMERIC if returns else csv.QUOTE_MINIMAL  # the latter only quotes them from Python 3.13 on
     frame.to_csv(file, sep=sep, index=False, header=header, quoting=quoting)

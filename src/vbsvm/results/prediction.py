@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from vbsvm.results.fit import Fit
 
-# How scores become probabilities.
+# Links from scores to probabilities.
 Link = Calibration | PosteriorMean
 # Multipliers that have no divisor in common with the number of quantiles.
 LATTICE = (1, 2, 4, 5, 7, 8)
@@ -46,7 +46,7 @@ LATTICE = (1, 2, 4, 5, 7, 8)
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """Mean of each row's score, its variance, and the part of that which missing inputs and new groups cause.
+    """Mean and variance of each row's score, and the part of the variance from missing inputs and new groups.
 
     The variance of a new group's effects is itself uncertain: ``departures`` (rows × values) says how far the part of
     new groups is from its average at equally likely values of the variance components; None without new groups.
@@ -65,36 +65,38 @@ def mean_scores(fit: "Fit", encoded: Encoded) -> Scores:
 
 
 def score_moments(fit: "Fit", encoded: Encoded, state: State) -> Scores:
-    """Mean and variance of each row's score; a group that was not seen in fit adds the variance zᵀΣz of its effects."""
+    """Mean and variance of each row's score; an unseen group adds the prior variance zᵀΣz of its effects."""
     return _scores(fit, state.coefficients.effective(state.gates), state, encoded)
 
 
 def _scores(fit: "Fit", coefficients: EffectiveCoefficients, state: State, encoded: Encoded) -> Scores:
-    of_new = [prior_covariances(fit.plan, fit.spec, state, k) for k in range(len(fit.plan.factors))]
-    found = Scores(*(np.zeros(encoded.table.shape[0]) for _ in range(3)))
+    prior_covs = [prior_covariances(fit.plan, fit.spec, state, k) for k in range(len(fit.plan.factors))]
+    scores = Scores(*(np.zeros(encoded.table.shape[0]) for _ in range(3)))
     if any((levels == UNSEEN).any() for levels in encoded.levels):
-        found = replace(found, departures=np.zeros((len(found.mean), len(MIDPOINTS))))
+        scores = replace(scores, departures=np.zeros((len(scores.mean), len(MIDPOINTS))))
     for block in _blocks_of(fit, encoded):
-        at, design = block.where, block.design
+        rows_of_block, design = block.where, block.design
         rows, incomplete = _completed(fit, block)
         if incomplete is not None:
-            found.from_unknown[at] = imputation_variance(incomplete, rows, coefficients, _population(fit).distribution)
+            scores.from_unknown[rows_of_block] = imputation_variance(
+                incomplete, rows, coefficients, _population(fit).distribution
+            )
             design = incomplete.design
-        found.mean[at], variance = coefficients.row_moments(rows)
-        found.variance[at] = _overflown(variance)
-        for covariances, grouping in zip(of_new, block.groupings, strict=True):
-            if grouping.has_unseen and found.departures is not None:
+        scores.mean[rows_of_block], variance = coefficients.row_moments(rows)
+        scores.variance[rows_of_block] = _overflown(variance)
+        for covariances, grouping in zip(prior_covs, block.groupings, strict=True):
+            if grouping.has_unseen and scores.departures is not None:
                 z = grouping.unseen_effects(design)
                 added = _overflown(np.einsum("iq,kqr,ir->ik", z, covariances, z))
                 average = added.mean(axis=1, keepdims=True)
-                found.from_unknown[at] += average[:, 0]
-                found.departures[at] += np.where(np.isfinite(average), added - average, 0.0)
-        found.variance[at] += found.from_unknown[at]
-    return found
+                scores.from_unknown[rows_of_block] += average[:, 0]
+                scores.departures[rows_of_block] += np.where(np.isfinite(average), added - average, 0.0)
+        scores.variance[rows_of_block] += scores.from_unknown[rows_of_block]
+    return scores
 
 
 def _overflown(variances: Array | float) -> Array:
-    """Variances that are infinite where products on the way to them overflow; such rows are known by their means."""
+    """Replace NaN variances, from overflow in intermediate products, by infinity."""
     return np.where(np.isnan(variances), np.inf, variances)
 
 
@@ -103,22 +105,22 @@ def cross(fit: "Fit", encoded: Encoded, of_rows: Array) -> Array:
 
     Columns that only groups' effects multiply are left out.
     """
-    found = np.zeros((fit.plan.n_fixed, of_rows.shape[1]))
+    total = np.zeros((fit.plan.n_fixed, of_rows.shape[1]))
     for block in _blocks_of(fit, encoded):
-        found += _completed(fit, block)[0].as_array.T @ of_rows[block.where]
-    return found
+        total += _completed(fit, block)[0].as_array.T @ of_rows[block.where]
+    return total
 
 
-def scores_at(fit: "Fit", encoded: Encoded, theta: Array) -> Array:
-    """Cθ of each row, for coefficients of columns in the rows of ``theta``: rows × their number."""
-    found = np.empty((encoded.table.shape[0], len(theta)))
+def scores_of_coefficients(fit: "Fit", encoded: Encoded, theta: Array) -> Array:
+    """Scores Cθ for each θ in the rows of ``theta``: rows × number of θ."""
+    scores = np.empty((encoded.table.shape[0], len(theta)))
     for block in _blocks_of(fit, encoded):
-        found[block.where] = _completed(fit, block)[0].as_array @ theta.T
-    return found
+        scores[block.where] = _completed(fit, block)[0].as_array @ theta.T
+    return scores
 
 
 def _completed(fit: "Fit", block: "_Block") -> tuple[Any, IncompleteRows | None]:
-    """Rows with missing inputs at their expected values; and those that they were made of, where some are missing."""
+    """Rows with missing inputs imputed by expected values, and the incomplete rows, or None if complete."""
     rows = block.rows
     if not isinstance(rows, IncompleteRows):
         return rows, None
@@ -130,13 +132,13 @@ def _population(fit: "Fit") -> Population:
     return fit._input_population
 
 
-def require_finite(fit: "Fit", scores: Scores, encoded: Encoded) -> Scores:
-    """Refuse rows without a finite score: they have no class."""
+def check_finite(fit: "Fit", scores: Scores, encoded: Encoded) -> Scores:
+    """Raise for rows without a finite score."""
     bad = ~(np.isfinite(scores.mean) & ~np.isnan(scores.from_unknown))
     if bad.any():
         row = int(np.argmax(bad))
-        at = row if encoded.candidates is None else int(np.argmax(encoded.candidates.row == row))
-        if np.isnan(encoded.table[at]).any() and fit._input_population is None:
+        table_row = row if encoded.candidates is None else int(np.argmax(encoded.candidates.row == row))
+        if np.isnan(encoded.table[table_row]).any() and fit._input_population is None:
             why = "it has missing inputs, and they are not inferred for so many columns: impute them first"
         else:
             why = "its values are too far from those seen in fit"
@@ -144,8 +146,8 @@ def require_finite(fit: "Fit", scores: Scores, encoded: Encoded) -> Scores:
     return scores
 
 
-def averaged(scores: Scores, rows: NDArray[np.intp], chances: Array) -> Scores:
-    """Moments of the mixture of each row's candidates; ``rows`` are those that they stand for."""
+def average_candidates(scores: Scores, rows: NDArray[np.intp], chances: Array) -> Scores:
+    """Moments of the mixture over each row's candidates; ``rows`` is the row of each candidate."""
     total = np.bincount(rows, chances)
 
     def mean(values: Array) -> Array:
@@ -161,49 +163,51 @@ def averaged(scores: Scores, rows: NDArray[np.intp], chances: Array) -> Scores:
     return Scores(centre, mean(scores.variance) + between, mean(scores.from_unknown) + between, of_levels)
 
 
-def decision_values(found: Sequence[Scores], calibrations: Sequence[Link | None]) -> Array:
-    """Scores, rows × models; of several classes in a form by which they can be compared with each other.
+def decision_values(scores_of: Sequence[Scores], calibrations: Sequence[Link | None]) -> Array:
+    """Decision values, rows × models; for several classes comparable across models.
 
-    That is times their slopes, or with probabilities of their own the log odds of these.
+    These are scores times slopes, or log odds for normalised likelihoods.
     """
-    scores = _means(found)
-    known = [one for one in calibrations if one is not None]
-    if len(found) == 1 or len(known) < len(found):
+    scores = _means(scores_of)
+    links = [link for link in calibrations if link is not None]
+    if len(scores_of) == 1 or len(links) < len(scores_of):
         return scores
-    if isinstance(known[0], PosteriorMean):
-        return _over_new_levels(found, _total_variance, calibration.mean_log_odds)
+    if isinstance(links[0], PosteriorMean):
+        return _over_new_levels(scores_of, _total_variance, calibration.mean_log_odds)
     with np.errstate(over="ignore"):
-        return scores * np.array([one.slope for one in known])
+        return scores * np.array([link.slope for link in links])
 
 
-def log_odds(found: Sequence[Scores], links: Sequence[Link | None]) -> Array:
+def log_odds(scores_of: Sequence[Scores], links: Sequence[Link | None]) -> Array:
     """Log odds of each model, rows × models, averaged over missing inputs and effects of new groups.
 
     Those of a likelihood that has probabilities of its own are averaged over the coefficients, too; others are
     calibrated. Files of older versions have no calibration: then those of the normalised pseudo-likelihood.
     """
-    own = [one for one in links if isinstance(one, PosteriorMean)]
-    if own:
-        return calibration.population_log_odds(own, _over_new_levels(found, _total_variance, calibration.mean_log_odds))
-    known = [one for one in links if isinstance(one, Calibration)]
-    if len(known) < len(found):
-        return pseudo_log_odds(found)
-    return _over_new_levels(found, _unknown_variance, lambda f, v: calibration.log_odds(known, f, v))
+    posterior_links = [link for link in links if isinstance(link, PosteriorMean)]
+    if posterior_links:
+        return calibration.population_log_odds(
+            posterior_links, _over_new_levels(scores_of, _total_variance, calibration.mean_log_odds)
+        )
+    calibrations = [link for link in links if isinstance(link, Calibration)]
+    if len(calibrations) < len(scores_of):
+        return pseudo_log_odds(scores_of)
+    return _over_new_levels(scores_of, _unknown_variance, lambda f, v: calibration.log_odds(calibrations, f, v))
 
 
-def pseudo_log_odds(found: Sequence[Scores]) -> Array:
-    """Log odds of each model by the normalised pseudo-likelihood, averaged in the same way."""
+def pseudo_log_odds(scores_of: Sequence[Scores]) -> Array:
+    """Log odds of each model by the normalised pseudo-likelihood, averaged over missing inputs and new groups."""
 
-    def averaged(scores: Array, variances: Array) -> Array:
+    def average(scores: Array, variances: Array) -> Array:
         # The same variance for all classes: the largest probability then belongs to the largest score.
         common = variances.mean(axis=1, keepdims=True)
         return hinge.averaged_log_odds(scores, np.broadcast_to(common, scores.shape))
 
-    return _over_new_levels(found, _unknown_variance, averaged)
+    return _over_new_levels(scores_of, _unknown_variance, average)
 
 
-def _means(found: Sequence[Scores]) -> Array:
-    return np.stack([one.mean for one in found], axis=1)
+def _means(scores_of: Sequence[Scores]) -> Array:
+    return np.stack([scores.mean for scores in scores_of], axis=1)
 
 
 def _total_variance(scores: Scores) -> Array:
@@ -215,29 +219,29 @@ def _unknown_variance(scores: Scores) -> Array:
 
 
 def _over_new_levels(
-    found: Sequence[Scores], variance: Callable[[Scores], Array], averaged: Callable[[Array, Array], Array]
+    scores_of: Sequence[Scores], variance: Callable[[Scores], Array], average: Callable[[Array, Array], Array]
 ) -> Array:
-    """Log odds of probabilities that are averaged over normal scores, and over the variances of new groups' effects."""
-    scores, variances = _means(found), np.stack([variance(one) for one in found], axis=1)
-    odds = averaged(scores, variances)
-    departures = [one.departures for one in found if one.departures is not None]
+    """Log odds of probabilities averaged over normal scores and over the variances of new groups' effects."""
+    scores, variances = _means(scores_of), np.stack([variance(s) for s in scores_of], axis=1)
+    odds = average(scores, variances)
+    departures = [s.departures for s in scores_of if s.departures is not None]
     if not departures:
         return odds
     of_models = np.stack(departures, axis=2)  # rows × values × models
     new = of_models.any(axis=(1, 2))
-    values = [averaged(scores[new], variances[new] + of_models[new, k]) for k in range(of_models.shape[1])]
+    values = [average(scores[new], variances[new] + of_models[new, k]) for k in range(of_models.shape[1])]
     positive, negative = (np.logaddexp.reduce(log_expit(way * np.array(values)), axis=0) for way in (1.0, -1.0))
     odds[new] = positive - negative
     return odds
 
 
 def probabilities(log_odds: Array) -> Array:
-    """Probability of each class, from log odds of the second of two classes, or of each of several against the rest."""
+    """Class probabilities from log odds: of the second of two classes, or of each class against the rest."""
     return expit(_of_both(log_odds)) if log_odds.shape[1] == 1 else softmax(log_odds, axis=1)
 
 
 def log_probabilities(log_odds: Array) -> Array:
-    """Logarithms of ``probabilities``, which are finite also where a probability is too small for a number."""
+    """Log probabilities, finite even if probabilities underflow."""
     return log_expit(_of_both(log_odds)) if log_odds.shape[1] == 1 else log_softmax(log_odds, axis=1)
 
 
@@ -246,7 +250,7 @@ def _of_both(log_odds: Array) -> Array:
 
 
 def table(mean: Array, sd: Array) -> "pd.DataFrame":
-    """Moments of normal scores, and the chance that each is positive."""
+    """Table of means and standard deviations of scores, and the probability that each is positive."""
     import pandas as pd
 
     positive = ndtr(np.divide(mean, sd, out=np.copysign(np.inf, mean), where=sd > 0))
@@ -254,27 +258,27 @@ def table(mean: Array, sd: Array) -> "pd.DataFrame":
 
 
 def prior_covariances(plan: Plan, spec: Spec, state: State, k: int) -> Array:
-    """Equally likely covariances of the effects of a level of the k-th factor; zero between effects of different terms.
+    """Equally likely prior covariances of a new level of the k-th factor; 0 between effects of different terms.
 
-    Quantiles of the terms' variances are paired as in a lattice, so that they go up and down independently.
+    Quantiles of the terms' variances are paired by a lattice, so that they vary independently.
     """
     begin, q = plan.first_effects()[k], len(plan.factors[k].slopes)
-    found, n = np.zeros((len(MIDPOINTS), q, q)), len(MIDPOINTS)
+    covariances, n = np.zeros((len(MIDPOINTS), q, q)), len(MIDPOINTS)
     for j, (block, scale) in enumerate(zip(spec.blocks, state.scales, strict=True)):
-        places = [columns.start - begin for columns in block.columns if 0 <= columns.start - begin < q]
-        if places:
+        effects = [columns.start - begin for columns in block.columns if 0 <= columns.start - begin < q]
+        if effects:
             order = np.arange(n) * LATTICE[j % len(LATTICE)] % n
             values = scale.values_at(MIDPOINTS[order])
-            found[:, np.array(places)[:, None], places] = (
-                values if values.shape[1] > 1 else values * np.eye(len(places))
+            covariances[:, np.array(effects)[:, None], effects] = (
+                values if values.shape[1] > 1 else values * np.eye(len(effects))
             )
-    return found
+    return covariances
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class _Block:
-    """Rows as in fitting, or with missing values; where they stand, their design, and their groups."""
+    """A block of rows to predict, complete or incomplete: their indices, design and groups."""
 
     where: NDArray[np.intp]
     rows: Any
@@ -296,18 +300,18 @@ def _blocks(fit: "Fit", encoded: Encoded) -> Iterator[_Block]:
     missing_inputs = None
     with np.errstate(over="ignore", invalid="ignore"), single_threaded_blas():  # the caller looks at the scores
         for index, begin in enumerate(range(0, n_rows, size)):
-            here = slice(begin, min(begin + size, n_rows))
-            nothing = np.broadcast_to(0.0, here.stop - begin)  # neither labels nor weights have a say in scores
+            row_slice = slice(begin, min(begin + size, n_rows))
+            nothing = np.broadcast_to(0.0, row_slice.stop - begin)  # neither labels nor weights have a say in scores
             builder = RowBuilder(
                 index,
-                plan.recipe.encode(encoded.table[here], work_space),
+                plan.recipe.encode(encoded.table[row_slice], work_space),
                 nothing,
                 nothing,
                 plan.recipe,
                 plan.n_carried,
-                tuple(grouping.take(here) for grouping in groupings),
+                tuple(grouping.take(row_slice) for grouping in groupings),
             )
-            where = np.arange(here.start, here.stop)
+            row_index = np.arange(row_slice.start, row_slice.stop)
             if (
                 missing_inputs is None
                 and np.isnan(builder.design.sum())
@@ -315,16 +319,16 @@ def _blocks(fit: "Fit", encoded: Encoded) -> Iterator[_Block]:
             ):
                 missing_inputs = _missing_inputs(encoded, population)
             if missing_inputs is None or not np.isnan(builder.design.sum()):
-                yield _Block(where, builder.all_rows(), builder.design, builder.groupings)
+                yield _Block(row_index, builder.all_rows(), builder.design, builder.groupings)
                 continue
-            builder = replace(builder, missing_inputs=missing_inputs.take(here))
+            builder = replace(builder, missing_inputs=missing_inputs.take(row_slice))
             for which, rows in builder.parts(builder.patterns()):
-                taken = tuple(grouping.take(which) for grouping in builder.groupings)
-                yield _Block(where[which], rows, builder.design[which], taken)
+                groupings_of_part = tuple(grouping.take(which) for grouping in builder.groupings)
+                yield _Block(row_index[which], rows, builder.design[which], groupings_of_part)
 
 
 def _sparse_blocks(plan: Plan, table: Any) -> Iterator[_Block]:
-    """Rows of a sparse table, which has neither groups nor missing values."""
+    """Blocks of a sparse table, which has neither groups nor missing values."""
     n_rows, size = table.shape[0], block_rows(plan.recipe.n_columns)
     with np.errstate(over="ignore", invalid="ignore"), single_threaded_blas():
         for index, begin in enumerate(range(0, n_rows, size)):
@@ -336,7 +340,7 @@ def _sparse_blocks(plan: Plan, table: Any) -> Iterator[_Block]:
 
 
 def _missing_inputs(encoded: Encoded, population: Population) -> MissingInputs:
-    """Any input of a new row may be missing; none is shifted."""
+    """Settings by which any input of a new row may be missing, without shifts."""
     multipliers = np.empty((len(encoded.table), 0)) if encoded.multipliers is None else encoded.multipliers
     beside = np.empty((len(encoded.table), 0))
     return MissingInputs(population.inputs, multipliers, np.zeros(len(population.inputs.variables)), beside)

@@ -34,7 +34,7 @@ def coefficients(fit: "Fit", level: float, kind: str | None) -> "pd.DataFrame":
     chances, names, odds = [0.5 - 0.5 * level, 0.5 + 0.5 * level], plan.shown_names, fit.spec.likelihood.normalised
     sd = np.sqrt(intervals.variances)
     mean, sd, lower, upper = map(plan.to_user_scale, (posterior.mean, sd, *map(intervals.quantiles, chances)))
-    sign, inclusion = plan.shown(intervals.signs), plan.shown(posterior.inclusion)
+    sign, inclusion = plan.shown(intervals.sign_probabilities), plan.shown(posterior.inclusion)
     if plan.recipe.intercept:
         row = plan.intercept_row
         spread, (low, high), positive = intervals.combination(row, chances)
@@ -52,21 +52,21 @@ def coefficients(fit: "Fit", level: float, kind: str | None) -> "pd.DataFrame":
     frame = pd.DataFrame(columns | posterior.diagnostics(), index=pd.Index(names))
     frame, starts = noted(frame, intervals.notes, "sd", level), fit.history.starts if fit.selects else []
     if odds and not posterior.by_draws:
-        frame.attrs["spreads"] += _about_prior(fit, intervals)
+        frame.attrs["spreads"] += _prior_note(fit, intervals)
     if len(starts) > 1:
         frame.attrs["starts"] = starts
     return frame
 
 
-def _about_prior(fit: "Fit", intervals: Intervals) -> str:
-    """What to know of columns with a given weak prior about which the data say little; empty where there are none."""
+def _prior_note(fit: "Fit", intervals: Intervals) -> str:
+    """Note on coefficients whose posterior is dominated by a fixed weak prior, or ""."""
     prior = np.full(len(intervals.variances), np.inf)
     for block, scale in zip(fit.spec.blocks, fit.posterior.state.scales, strict=True):
         if isinstance(scale, Point) and scale.value >= WEAK_VARIANCE:
             for columns in block.columns:
                 prior[columns] = scale.value
-    shares = fit.plan.shown(np.sqrt(intervals.variances / prior))
-    names = [name for name, share in zip(fit.plan.shown_names, shares, strict=True) if share > PRIOR_DRIVEN]
+    ratios = fit.plan.shown(np.sqrt(intervals.variances / prior))
+    names = [name for name, ratio in zip(fit.plan.shown_names, ratios, strict=True) if ratio > PRIOR_DRIVEN]
     if not names:
         return ""
     shown = ", ".join(names[:MAX_NAMED]) + f" and {len(names) - MAX_NAMED} more" * (len(names) > MAX_NAMED)
@@ -78,25 +78,25 @@ def _about_prior(fit: "Fit", intervals: Intervals) -> str:
 
 
 def missing_information(fit: "Fit", intervals: Intervals) -> Array | None:
-    """The share of each coefficient's variance that missing values cause, the intercept first; None without them."""
+    """Fraction of each coefficient's variance due to missing values, the intercept first; None without such."""
     between = intervals.between if isinstance(intervals, NormalIntervals) else None
     if between is None:
         return None
     total = intervals.covariance
-    share = np.divide(between.diagonal(), total.diagonal(), out=np.zeros(len(total)), where=total.diagonal() > 0)
+    fraction = np.divide(between.diagonal(), total.diagonal(), out=np.zeros(len(total)), where=total.diagonal() > 0)
     if not fit.plan.recipe.intercept:
-        return fit.plan.shown(share)
+        return fit.plan.shown(fraction)
     row = fit.plan.intercept_row
-    return np.r_[(row @ between @ row) / (row @ total @ row), fit.plan.shown(share)]
+    return np.r_[(row @ between @ row) / (row @ total @ row), fit.plan.shown(fraction)]
 
 
-def missing_shares(fit: "Fit") -> dict[str, float]:
-    """The share of the information about each coefficient that is missing, where tables show it; else nothing."""
-    shares = missing_information(fit, covariance(fit))
-    if shares is None:
+def missing_fractions(fit: "Fit") -> dict[str, float]:
+    """Fraction of missing information by coefficient, empty if tables do not show it."""
+    fractions = missing_information(fit, covariance(fit))
+    if fractions is None:
         return {}
     names = ((INTERCEPT,) if fit.plan.recipe.intercept else ()) + tuple(fit.plan.shown_names)
-    return dict(zip(names, shares.tolist(), strict=True))
+    return dict(zip(names, fractions.tolist(), strict=True))
 
 
 def coefficient_covariance(fit: "Fit", kind: str | None) -> "pd.DataFrame":
@@ -107,8 +107,8 @@ def coefficient_covariance(fit: "Fit", kind: str | None) -> "pd.DataFrame":
     names, matrix = plan.shown_names, plan.covariance_to_user_scale(design)
     if plan.recipe.intercept:
         row = plan.intercept_row @ design
-        beside = plan.to_user_scale(row)
-        matrix = np.block([[np.array([[row @ plan.intercept_row]]), beside[None]], [beside[:, None], matrix]])
+        covariances = plan.to_user_scale(row)
+        matrix = np.block([[np.array([[row @ plan.intercept_row]]), covariances[None]], [covariances[:, None], matrix]])
         names = (INTERCEPT, *names)
     return pd.DataFrame(matrix, index=list(names), columns=list(names))
 
@@ -120,36 +120,36 @@ def components(fit: "Fit", level: float) -> "pd.DataFrame":
 
 
 def printed_components(fit: "Fit", level: float = 0.95) -> "pd.DataFrame":
-    """The table of ``components`` as it is printed: with a column of notes only where there are some."""
+    """Table of variance components as printed: without the column of notes if that is empty."""
     table = components(fit, level)
     return table if narrow_terms(table) else table.drop(columns="note", errors="ignore")
 
 
 def _log_variances(fit: "Fit") -> dict[str, float]:
-    """Standard deviations of log σ² that are better than those of the fit itself."""
+    """Standard deviations of log σ² by linear response, if the model has variance components."""
     return log_variances(fit) if len(fit.posterior.variance_components(0.5)) else {}
 
 
 def component_notes(fit: "Fit") -> Notes:
-    """What tables and reports say of the variance components."""
+    """Notes on the variance components."""
     narrow = bool(narrow_terms(fit.posterior.variance_components(0.5)))
     return of_components(fit.posterior.notes, narrow=narrow, by_response=narrow or bool(_log_variances(fit)))
 
 
 def random_effects(fit: "Fit", factor: str | None = None) -> "pd.DataFrame":
     """Mean and standard deviation of each group's effects, of one factor, or of all by factor, group and effect."""
-    names = [known.name for known in fit.plan.factors]
+    names = [plan_of_factor.name for plan_of_factor in fit.plan.factors]
     if factor is not None and factor not in names:
         raise ValueError(f"random_effects: there is no factor {factor!r}; there are {names}.")
     if not names:
         raise ValueError("random_effects: the model has no groups.")
     chosen = names if factor is None else [factor]
-    frames = [_of_factor(fit, names.index(name)) for name in chosen]
-    table = frames[0] if len(chosen) == 1 else _of_all_factors(fit, frames)
+    frames = [_effects_of_factor(fit, names.index(name)) for name in chosen]
+    table = frames[0] if len(chosen) == 1 else _stack_factors(fit, frames)
     return noted(table, fit.posterior.notes, "sd")
 
 
-def _of_all_factors(fit: "Fit", frames: "list[pd.DataFrame]") -> "pd.DataFrame":
+def _stack_factors(fit: "Fit", frames: "list[pd.DataFrame]") -> "pd.DataFrame":
     import pandas as pd
 
     pieces = []
@@ -163,7 +163,7 @@ def _of_all_factors(fit: "Fit", frames: "list[pd.DataFrame]") -> "pd.DataFrame":
     return pd.concat(pieces)
 
 
-def _of_factor(fit: "Fit", k: int) -> "pd.DataFrame":
+def _effects_of_factor(fit: "Fit", k: int) -> "pd.DataFrame":
     import pandas as pd
 
     factor, begin, units = fit.plan.factors[k], fit.plan.first_effects()[k], fit.plan.units(fit.plan.factors[k])
@@ -178,9 +178,9 @@ def _of_factor(fit: "Fit", k: int) -> "pd.DataFrame":
     }
     if len(frames) == 1:
         return next(iter(frames.values()))
-    joined = pd.concat(frames, names=["effect"])
-    order = list(range(1, joined.index.nlevels))
-    return joined.reorder_levels([*order, 0]).sort_index(kind="stable", sort_remaining=False)
+    table = pd.concat(frames, names=["effect"])
+    order = list(range(1, table.index.nlevels))
+    return table.reorder_levels([*order, 0]).sort_index(kind="stable", sort_remaining=False)
 
 
 def tidy(fit: "Fit", level: float, kind: str | None, exponentiate: bool) -> "pd.DataFrame":
@@ -192,14 +192,14 @@ def tidy(fit: "Fit", level: float, kind: str | None, exponentiate: bool) -> "pd.
             "tidy: exponentiate=True gives odds ratios, and scores of the hinge loss are no log odds: use "
             'VBLogistic, or Model(…, likelihood="logistic").'
         )
-    shown = fit.summary(level, kind)
-    columns: dict[str, Any] = {"term": [str(name) for name in shown.index]}
-    for name, own in TIDY.items():
-        values = shown[own].to_numpy()
+    summary = fit.summary(level, kind)
+    columns: dict[str, Any] = {"term": [str(name) for name in summary.index]}
+    for name, column in TIDY.items():
+        values = summary[column].to_numpy()
         with np.errstate(over="ignore"):
             columns[name] = np.exp(values) if exponentiate and name != "std_error" else values
     table = pd.DataFrame(columns)
-    table.attrs = dict(shown.attrs)
+    table.attrs = dict(summary.attrs)
     return table
 
 
@@ -225,13 +225,13 @@ def by_class(frames: "list[pd.DataFrame]", classes: Any) -> "pd.DataFrame":
         return frames[0]
     for label, frame in zip(classes, frames, strict=True):
         frame.insert(0, "class", [label] * len(frame))
-    joined = pd.concat(frames, ignore_index=True)
-    joined.attrs = dict(frames[0].attrs)
-    return joined
+    table = pd.concat(frames, ignore_index=True)
+    table.attrs = dict(frames[0].attrs)
+    return table
 
 
 def like(data: Any, table: Any) -> Any:
-    """A pandas table as a polars frame where the data are one: a named index becomes columns."""
+    """Convert a pandas table to polars if the data are a polars frame; a named index becomes columns."""
     if type(data).__module__.partition(".")[0] != "polars":  # which need not be imported to know it
         return table
     import polars as pl
@@ -242,5 +242,5 @@ def like(data: Any, table: Any) -> Any:
 
 
 def like_rows(fit: "Fit", table: "pd.DataFrame") -> Any:
-    """A table as the kind of frame that the fit's own rows are, as long as it holds them."""
+    """Convert a table to the frame type of the training data, if these are in memory."""
     return like(None if fit._rows is None else fit._rows.data, table)

@@ -34,17 +34,17 @@ from vbsvm.sources.distributed import AnyRows, Distributed, InMemory, reweighted
 from vbsvm.sources.memory import Memory
 
 # Probabilities are learned from at most about so many rows, where these lie in files or on other machines.
-MOST_LEFT_OUT = 2**20
+MAX_LEFT_OUT = 2**20
 # Rows × coefficients up to which robust intervals go by the response of the exact bound: it takes as long as some fits.
 # With groups the curvature is too poor a substitute to be taken sooner than it must be.
-MOST_RESPONDING, MOST_GROUPED = 250_000, 5_000_000
+MAX_RESPONDING, MAX_GROUPED = 250_000, 5_000_000
 ROBUST = "robust"
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Unweighted:
-    """The rows of a fit without class weights: ``counted`` by how often each is there, k, ``squared`` by s²/k.
+    """Rows without class weights: ``counted`` with the sample weights k, ``squared`` with weights s²/k.
 
     s are the weights of the fit.
     """
@@ -56,13 +56,13 @@ class Unweighted:
 @final
 @dataclass(frozen=True, eq=False)
 class TrainingRows:
-    """The source of a fit, which reads the user's own arrays, and what may be learned from it later.
+    """Training rows of a fit, with everything that is computed from them on demand.
 
     ``n`` is the number of coefficients of columns. ``unweighted`` gives the rows without the weights of classes, where
     these have some. ``given`` are the numbers that the rows have in the user's data, where these differ from
     those in the source. ``data`` are these data themselves, where they are in memory; they are not copied.
     ``inference`` made the fit, where it can be made again. Files, pickles and copies of a fit hold no rows: what they
-    need is learned before. Of several threads that ask for the same, one learns it under the ``lock`` of these rows.
+    need is computed before. Threads compute shared results once, under ``lock``.
     """
 
     spec: Spec
@@ -79,63 +79,63 @@ class TrainingRows:
     _estimates: dict[str, CovarianceEstimate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Remember what the rows look like now."""
-        object.__setattr__(self, "fingerprint", self._seen())
+        """Store a fingerprint of the rows."""
+        object.__setattr__(self, "fingerprint", self._current_fingerprint())
 
-    def _seen(self) -> Array | None:
-        """What the rows look like; None where nobody can change them."""
+    def _current_fingerprint(self) -> Array | None:
+        """Fingerprint of the rows now; None for rows in a cluster, which cannot change."""
         return _fingerprint(self.source, self.spec) if not isinstance(self.source, Distributed) else None
 
     @property
     def _unchanged(self) -> AnyRows:
-        """The rows; those that have been changed since the fit are refused."""
-        known, seen = self.fingerprint, self._seen()
-        if known is not None and seen is not None and not np.allclose(seen, known, 1e-9, 0.0, equal_nan=True):
+        """The source; raise if its rows have been changed since the fit."""
+        before, now = self.fingerprint, self._current_fingerprint()
+        if before is not None and now is not None and not np.allclose(now, before, 1e-9, 0.0, equal_nan=True):
             raise ValueError(
-                "The training data have been changed in place since the fit, and what is asked for is learned from "
-                "them only when it is needed. Fit again, or save the model before you change the data."
+                "The training data have been changed in place since the fit, and what is asked for is learned "
+                "from them only when it is needed. Fit again, or save the model before you change the data."
             )
         return self.source
 
     @locked_cached_property
     def population(self) -> Population | None:
-        """Mean and covariance of all inputs, where there are not too many."""
+        """Mean and covariance of all inputs, or None if there are too many."""
         assert self._unchanged is not None
         return self.learn_population()
 
     @locked_cached_property
     def bounded(self) -> OptimizeResult:
-        """The outcome with its bounds, which are climbed now where the fit had no need of them."""
+        """The outcome with its bounds, which are computed now if deferred."""
         assert isinstance(self.outcome, OptimizeResult)
-        return self.outcome.bounded(self._unchanged) if self.outcome.waits else self.outcome
+        return self.outcome.with_bounds(self._unchanged) if self.outcome.bounds_deferred else self.outcome
 
     @locked_cached_property
     def calibration(self) -> Link:
-        """How scores become probabilities."""
+        """Link from scores to probabilities."""
         with single_threaded_blas():
             return links([self])[0]
 
     @property
     def offset(self) -> float:
-        """What class weights add to the log odds."""
+        """Log-odds offset by class weights."""
         if self._unweighted is None:
             return 0.0
         loss, counted = (
-            one.sum_parts(_by_class, memory_bound=True) for one in (self._unchanged, self._unweighted.counted)
+            source.sum_parts(_by_class, memory_bound=True) for source in (self._unchanged, self._unweighted.counted)
         )
         negative, positive = np.log(loss) - np.log(counted)
         return float(negative - positive)
 
     def left_out_scores(self) -> LeftOutScores:
-        """Scores of the rows in fits without them, in the order of a pass; of ``every`` so many-th block of them."""
-        rows, given = self.influence()
-        counts = rows.s if given is None else given
+        """Leave-one-out scores of the rows, in the order of a pass; of every ``every``-th block."""
+        rows, sample_weights = self.influence()
+        counts = rows.s if sample_weights is None else sample_weights
         if self.spec.likelihood.normalised:  # probabilities are averaged over the coefficients, too
             rows = replace(rows, missing_variance=rows.missing_variance + rows.left_out_response(counts))
-        return LeftOutScores.of(rows, counts)
+        return LeftOutScores.from_influence(rows, counts)
 
     def influence(self) -> tuple[RowInfluence, Array | None]:
-        """What each row did to the fit, and its sample weight; None where there are no class weights."""
+        """Influence of each row, and its sample weight (None without class weights)."""
         rows = row_influence(self.spec, self.outcome, self._unchanged, self.every)
         if self._unweighted is None:
             return rows, None
@@ -143,7 +143,7 @@ class TrainingRows:
 
     @property
     def can_refit(self) -> bool:
-        """Whether the fit can be made again without some rows: by variational Bayes, of rows in memory.
+        """Whether refits without single rows are possible: variational Bayes, with rows in memory.
 
         A covariance that is known by draws is that of the fit's own rows.
         """
@@ -151,54 +151,54 @@ class TrainingRows:
             return False
         return self.inference is not None
 
-    def refitted(self, kept: Array) -> "TrainingRows":
-        """The fit to the same rows with these proportions of their weights; columns stay standardised as they are."""
+    def refitted(self, proportions: Array) -> "TrainingRows":
+        """Refit with rows' weights multiplied by these proportions; columns keep their standardisation."""
         source, inference, outcome, unweighted = self._unchanged, self.inference, self.outcome, self._unweighted
         assert not isinstance(source, Distributed)
         assert inference is not None
         assert isinstance(outcome, OptimizeResult)
-        source = reweighted(source, kept)
+        source = reweighted(source, proportions)
         if unweighted is not None:
             counted, squared = unweighted.counted, unweighted.squared
             assert not isinstance(counted, Distributed)
             assert not isinstance(squared, Distributed)
-            unweighted = Unweighted(reweighted(counted, kept), reweighted(squared, kept))
-        found = refit(self.spec, outcome, source, inference)
-        return replace(self, outcome=found, source=source, unweighted=lambda: unweighted, _estimates={})
+            unweighted = Unweighted(reweighted(counted, proportions), reweighted(squared, proportions))
+        result = refit(self.spec, outcome, source, inference)
+        return replace(self, outcome=result, source=source, unweighted=lambda: unweighted, _estimates={})
 
-    def scores_of(self, rows: InMemory) -> Scores:
-        """Scores of rows that this fit has not seen, in the order of a pass."""
+    def score_unseen(self, rows: InMemory) -> Scores:
+        """Scores of rows that were not in the fit, in the order of a pass."""
         assert isinstance(self.outcome, OptimizeResult)
-        found = unseen_rows(self.spec, self.outcome, rows)
-        return Scores(found.score, found.response + found.missing_variance, found.missing_variance)
+        unseen = unseen_rows(self.spec, self.outcome, rows)
+        return Scores(unseen.score, unseen.response + unseen.missing_variance, unseen.missing_variance)
 
     def counted(self) -> tuple[NDArray[np.intp], Array]:
-        """Rows of the user's data that count, and how often; class weights have no say in it."""
+        """Indices of the user's rows with positive sample weight, and these weights, without class weights."""
         source = self.source if self._unweighted is None else self._unweighted.counted
         assert not isinstance(source, Distributed)
-        given = np.arange(len(source.weights)) if self.given is None else self.given
-        rows, first = np.unique(given, return_index=True)
+        numbers = np.arange(len(source.weights)) if self.given is None else self.given
+        rows, first = np.unique(numbers, return_index=True)
         weights = source.weights[first]
         return rows[weights > 0], weights[weights > 0]
 
     @property
     def every(self) -> int:
-        """Where rows are too many to keep or to send a few numbers of each: of how many blocks one is looked at."""
+        """Stride of blocks for per-row results: 1, or more if numbers for every row do not fit in memory."""
         most = np.inf
         if isinstance(self.source, Distributed):
-            most = MOST_LEFT_OUT
+            most = MAX_LEFT_OUT
         elif self.source.pages is not None:
-            most = min(MOST_LEFT_OUT, self.source.pages.max_cached // 8)
+            most = min(MAX_LEFT_OUT, self.source.pages.max_cached // 8)
         return max(1, math.ceil(self.source.n_rows / most))
 
     @locked_cached_property
     def order(self) -> NDArray[np.intp]:
-        """Where in the source each row of a pass stands; the first of its candidates where there are some."""
+        """Index in the source of each row of a pass; the first of its candidates if expanded."""
         assert not isinstance(self.source, Distributed)
         return pass_order(self.source)
 
     def proper_draws(self, n: int, seed: int) -> list[ProperDraw]:
-        """Draws of the joint distribution of labels and inputs; without labels where no input is missing."""
+        """Proper draws of the joint distribution of labels and inputs; without labels if no input is missing."""
         source, model = self._unchanged, input_model(self.spec.missing)
         assert isinstance(source, Memory)
         if model is not None:
@@ -220,26 +220,30 @@ class TrainingRows:
         source = self._unchanged
         if isinstance(self.outcome, Sample):
             return robust_of_draws(self.spec, self.outcome.state, source, self.n, self._squared, self.units)
-        by = "response" if self.responds else "curvature"
-        return self._imputed(self.outcome, by) if kind == ROBUST and self.imputes else self._covariances.of(kind, by)
+        by = "response" if self.affords_response else "curvature"
+        return (
+            self._by_imputation(self.outcome, by)
+            if kind == ROBUST and self.imputable
+            else self._covariances.of(kind, by)
+        )
 
     @property
-    def responds(self) -> bool:
-        """Whether the response of the exact bound is worth its cost, as it is not in large tables."""
-        most = MOST_GROUPED if self.source.groupings else MOST_RESPONDING
+    def affords_response(self) -> bool:
+        """Whether linear response of the exact bound is affordable: not for large tables."""
+        most = MAX_GROUPED if self.source.groupings else MAX_RESPONDING
         if isinstance(self.outcome, OptimizeResult) and self.outcome.integrated:  # the state has it already
             return True
         return not isinstance(self.source, Distributed) and self.source.n_rows * self.source.n_core <= most
 
     @property
-    def imputes(self) -> bool:
-        """Whether robust spreads can be had although values are missing."""
-        here = isinstance(self.source, Memory) and self.source.pages is None
+    def imputable(self) -> bool:
+        """Whether a robust covariance with missing values is available, by multiple imputation."""
+        in_memory = isinstance(self.source, Memory) and self.source.pages is None
         inferred = self.spec.missing is not None and isinstance(self.outcome, OptimizeResult)
-        return here and inferred and imputed_covariance.suits(self.spec)
+        return in_memory and inferred and imputed_covariance.supports(self.spec)
 
-    def _imputed(self, outcome: OptimizeResult, by: str) -> CovarianceEstimate:
-        """The robust spread by completed tables."""
+    def _by_imputation(self, outcome: OptimizeResult, by: str) -> CovarianceEstimate:
+        """Robust covariance by multiple imputation."""
         source, squared = self._unchanged, self._squared
         assert isinstance(source, Memory)
         squares = squared.weights if isinstance(squared, Memory) else None
@@ -265,21 +269,21 @@ class TrainingRows:
 
     @locked_cached_property
     def units(self) -> Units | None:
-        """The independent units of a model with groups: those of the outermost factor that the tail's groups lie in."""
+        """Independent units (clusters): the groups of the outermost factor in which the last factor is nested."""
         if not self.source.groupings:
             return None
         *others, tail = self.source.groupings
-        sizes = Facts.of(self.source).group_sizes
+        sizes = Facts.from_source(self.source).group_sizes
         if not others:
             return Units(np.arange(tail.n_groups), np.zeros(self.n, dtype=bool), 0, False, sizes[0])
-        shared = self.source.sum_over_memories(SharedRows.of)
-        outer = [k for k in range(len(others)) if shared.lies_in(len(others), k)]
+        shared = self.source.sum_over_memories(SharedRows.from_source)
+        outer = [k for k in range(len(others)) if shared.is_nested(len(others), k)]
         chosen = min(outer, key=lambda k: others[k].n_groups, default=len(others))
-        inside = [shared.lies_in(k, chosen) for k in range(len(others))]
-        own = np.concatenate(
+        inside = [shared.is_nested(k, chosen) for k in range(len(others))]
+        within = np.concatenate(
             [np.zeros(self.n, dtype=bool), *(np.full(a.size, b) for a, b in zip(others, inside, strict=True))]
         )
-        return Units(shared.outer_of(len(others), chosen), own, chosen, not all(inside), sizes[chosen])
+        return Units(shared.outer_groups(len(others), chosen), within, chosen, not all(inside), sizes[chosen])
 
     @locked_cached_property
     def _unweighted(self) -> Unweighted | None:
@@ -297,7 +301,7 @@ class TrainingRows:
 
     @property
     def reliability(self) -> Reliability:
-        """What the rows say of spreads."""
+        """Warnings about the reliability of covariances, from the rows."""
         with self.lock:
             if isinstance(self.outcome, Sample):
                 return reliability(self.outcome.state, self._unchanged, self.spec.likelihood)
@@ -305,20 +309,20 @@ class TrainingRows:
 
 
 def pass_order(source: InMemory) -> NDArray[np.intp]:
-    """Where in the source each row of a pass stands; the first of its candidates where there are some."""
+    """Index in the source of each row of a pass; the first of its candidates if expanded."""
     numbered = np.where(source.weights > 0, np.arange(1.0, len(source.weights) + 1), 0.0)
-    found = np.concatenate(replace(source, weights=numbered).sum_parts(partial(_weights, 1))).astype(np.intp) - 1
+    order = np.concatenate(replace(source, weights=numbered).sum_parts(partial(_weights, 1))).astype(np.intp) - 1
     if source.candidates is None:
-        return found
-    rows = source.candidates.row[found]
-    return found[np.r_[True, rows[1:] != rows[:-1]]]
+        return order
+    rows = source.candidates.row[order]
+    return order[np.r_[True, rows[1:] != rows[:-1]]]
 
 
 def links(rows: Sequence[TrainingRows]) -> list[Link]:
-    """How the scores of two classes, or of each of several against the rest, become probabilities."""
+    """Links of one binary model, or of several one-vs-rest models."""
     if rows[0].spec.likelihood.normalised:
-        return [PosteriorMean(one.offset) for one in rows]
-    return list(calibrate([one.left_out_scores() for one in rows]))
+        return [PosteriorMean(fit_rows.offset) for fit_rows in rows]
+    return list(calibrate([fit_rows.left_out_scores() for fit_rows in rows]))
 
 
 def _by_class(part: Part) -> Array:
@@ -332,7 +336,7 @@ def _weights(every: int, part: Part) -> list[Array]:
 
 
 def _fingerprint(source: InMemory, spec: Spec) -> Array:
-    """Sums that tell data apart: of scores at coefficients that weigh all columns and groups differently."""
+    """Fingerprint of data: sums over rows of scores under fixed coefficients that differ by column."""
     theta = np.sin(1.0 + np.arange(spec.n_columns))
 
     def of_part(part: Part) -> Array:
@@ -346,14 +350,14 @@ def _fingerprint(source: InMemory, spec: Spec) -> Array:
 @final
 @dataclass(frozen=True, eq=False)
 class SharedRows:
-    """Of each two factors, by number, the pairs of groups that share rows; each pair is one number."""
+    """For each pair of factors, the pairs of groups with common rows, each encoded as one number."""
 
     sizes: tuple[int, ...]
     pairs: dict[tuple[int, int], NDArray[np.intp]]
 
     @staticmethod
-    def of(source: InMemory) -> "SharedRows":
-        """Look at the rows of a table."""
+    def from_source(source: InMemory) -> "SharedRows":
+        """Collect the pairs from the rows of a table."""
         factors = source.groupings
         return SharedRows(
             tuple(factor.n_groups for factor in factors),
@@ -365,15 +369,15 @@ class SharedRows:
 
     def __add__(self, other: Self) -> "SharedRows":
         """Join two sets of rows."""
-        return SharedRows(self.sizes, {key: np.union1d(one, other.pairs[key]) for key, one in self.pairs.items()})
+        return SharedRows(self.sizes, {key: np.union1d(pairs, other.pairs[key]) for key, pairs in self.pairs.items()})
 
-    def lies_in(self, inner: int, outer: int) -> bool:
-        """Whether each group of a factor lies in one group of another."""
+    def is_nested(self, inner: int, outer: int) -> bool:
+        """Whether a factor is nested in another."""
         pairs = self.pairs[inner, outer]
         return len(pairs) == len(np.unique(pairs // self.sizes[outer]))
 
-    def outer_of(self, inner: int, outer: int) -> NDArray[np.intp]:
-        """For each group of a factor, the group of another that it lies in."""
-        pairs, found = self.pairs[inner, outer], np.zeros(self.sizes[inner], dtype=np.intp)
-        found[pairs // self.sizes[outer]] = pairs % self.sizes[outer]
-        return found
+    def outer_groups(self, inner: int, outer: int) -> NDArray[np.intp]:
+        """Group of the outer factor that contains each group of the inner one."""
+        pairs, outer_group = self.pairs[inner, outer], np.zeros(self.sizes[inner], dtype=np.intp)
+        outer_group[pairs // self.sizes[outer]] = pairs % self.sizes[outer]
+        return outer_group

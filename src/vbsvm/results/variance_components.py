@@ -33,7 +33,7 @@ NEARLY = 1.03
 @final
 @dataclass(frozen=True, slots=True)
 class Correlation:
-    """Distribution of a correlation under a 2 × 2 inverse Wishart: that of a sample correlation (Hotelling 1953).
+    """Distribution of a correlation under a 2 × 2 inverse Wishart; it is that of a sample correlation (Hotelling 1953).
 
     The inverse matrix is Wishart and has the opposite correlation, as has the inverse of the scale.
     """
@@ -50,7 +50,7 @@ class Correlation:
         return np.exp(log) * hyp2f1(0.5, 0.5, nu + 0.5, 0.5 * (1 + rho * r))
 
     def quantiles(self, chances: Array) -> Array:
-        """By the trapezoidal rule on Fisher's z; a correlation of ±1 in floating point has no spread."""
+        """Quantiles by the trapezoidal rule on Fisher's z; a correlation of ±1 to rounding is a point."""
         if abs(self.centre) >= LARGEST:
             return np.full(len(chances), self.centre)
         z = math.atanh(self.centre) + np.linspace(-1.0, 1.0, POINTS) * REACH / math.sqrt(self.degrees)
@@ -63,7 +63,7 @@ class Correlation:
 @final
 @dataclass(frozen=True, slots=True)
 class Marginal:
-    """Distribution of the variance of an effect of the user's column, or of the correlation of two effects."""
+    """Marginal distribution of the variance of an effect in the user's units, or of the correlation of two effects."""
 
     term: str
     effect: str
@@ -72,14 +72,14 @@ class Marginal:
 
     @property
     def note(self) -> str:
-        """Whether its interval is known to be too narrow, as where effects are not integrated out."""
+        """Note on an interval that is too narrow (effects not integrated out), or ""."""
         return TOO_NARROW if self.mean_field and isinstance(self.distribution, InverseGamma | Correlation) else ""
 
 
 def marginals(plan: Plan, spec: Spec, state: State) -> Iterator[Marginal]:
-    """Of each block the variances of its effects, then their correlations, by a variational distribution.
+    """Yield for each block the marginals of its variances, then of its correlations, by the variational posterior.
 
-    Where effects of groups are integrated out, the variances of other blocks, such as splines, are mean field's.
+    If effects of groups are integrated out, the variances of other blocks, such as splines, stay mean-field ones.
     """
     integrated = any(isinstance(scale, TabulatedVariance) for scale in state.scales)
     for block, scale in zip(spec.blocks, state.scales, strict=True):
@@ -93,8 +93,8 @@ def marginals(plan: Plan, spec: Spec, state: State) -> Iterator[Marginal]:
         if isinstance(distribution, InverseWishart | MatrixPoint):
             for j in range(len(effects)):
                 for i in range(j):
-                    told = correlation_name(effects[i][0], effects[j][0])
-                    yield Marginal(block.name, told, _correlation(distribution, i, j), mean_field)
+                    pair = correlation_name(effects[i][0], effects[j][0])
+                    yield Marginal(block.name, pair, _correlation(distribution, i, j), mean_field)
 
 
 def table(
@@ -105,13 +105,13 @@ def table(
     ``log_variances`` has standard deviations of log σ² by term, where something better than the distributions of the
     scales is known. ``note`` says of which rows the interval is too narrow.
     """
-    found, known = list(marginals(plan, spec, state)), log_variances or {}
-    rows = [_row(one, level, known.get(one.term)) for one in found]
-    return _framed(rows, [(one.term, one.effect) for one in found]).assign(note=[one.note for one in found])
+    components, sd_of_log = list(marginals(plan, spec, state)), log_variances or {}
+    rows = [_row(m, level, sd_of_log.get(m.term)) for m in components]
+    return _frame(rows, [(m.term, m.effect) for m in components]).assign(note=[m.note for m in components])
 
 
 def narrow_terms(table: "pd.DataFrame") -> list[str]:
-    """The terms of which intervals are too narrow."""
+    """Terms whose intervals are too narrow."""
     if "note" not in table:
         return []
     terms = table.index.get_level_values("term")
@@ -119,7 +119,7 @@ def narrow_terms(table: "pd.DataFrame") -> list[str]:
 
 
 def warn_of_narrow(table: "pd.DataFrame") -> None:
-    """Warn whoever has asked for a table with intervals that are too narrow."""
+    """Warn if the table has intervals that are too narrow."""
     narrow = narrow_terms(table)
     if narrow:
         warn_user(
@@ -129,36 +129,36 @@ def warn_of_narrow(table: "pd.DataFrame") -> None:
         )
 
 
-def _row(one: Marginal, level: float, log_sd: float | None) -> tuple[float, ...]:
-    """The median, the interval, and the square of the median; of a tabulated density that of the highest density."""
+def _row(marginal: Marginal, level: float, log_sd: float | None) -> tuple[float, ...]:
+    """Median, interval, and squared median; for a tabulated density the highest-density interval."""
     chances = np.array([0.5, 0.5 - 0.5 * level, 0.5 + 0.5 * level])
-    if isinstance(one.distribution, TabulatedVariance):
-        median = float(one.distribution.quantiles(chances[:1])[0])
-        return median, *one.distribution.highest_density(level), median * median
-    return _numbers(one, chances) if log_sd is None else _around_median(one, chances, log_sd)
+    if isinstance(marginal.distribution, TabulatedVariance):
+        median = float(marginal.distribution.quantiles(chances[:1])[0])
+        return median, *marginal.distribution.highest_density(level), median * median
+    return _numbers(marginal, chances) if log_sd is None else _around_median(marginal, chances, log_sd)
 
 
-def _around_median(one: Marginal, chances: Array, sd: float) -> tuple[float, ...]:
-    """Quantiles of σ where log σ² is normal with this standard deviation."""
-    median = _numbers(one, chances[:1])[0]
+def _around_median(marginal: Marginal, chances: Array, sd: float) -> tuple[float, ...]:
+    """Quantiles of σ if log σ² is normal with this standard deviation around its median."""
+    median = _numbers(marginal, chances[:1])[0]
     return _with_variance(median * np.exp(0.5 * sd * ndtri(chances)), of_sd=True)
 
 
 def table_of_draws(traces: Traces, level: float, *, highest_density: bool) -> "pd.DataFrame":
-    """The same from a sampler's draws, with R̂ and effective draws."""
+    """Table of variance components from draws, with R̂ and effective draws."""
     chances, rows, index = [0.5, 0.5 - 0.5 * level, 0.5 + 0.5 * level], [], []
-    for one in traces.components():
-        quantiles = np.quantile(one.trace.draws, chances)
-        if highest_density and one.trace.scale:
-            quantiles[1:] = _shortest(one.trace.draws.ravel(), level)
-        rows.append(_with_variance(quantiles, of_sd=one.trace.scale))
-        index.append((one.term, one.effect))
-    frame = _framed(rows, index)
+    for component in traces.components():
+        quantiles = np.quantile(component.trace.draws, chances)
+        if highest_density and component.trace.scale:
+            quantiles[1:] = _shortest(component.trace.draws.ravel(), level)
+        rows.append(_with_variance(quantiles, of_sd=component.trace.scale))
+        index.append((component.term, component.effect))
+    frame = _frame(rows, index)
     return frame if frame.empty else frame.assign(**diagnostics.columns(traces.component_mixing))
 
 
 def _shortest(draws: Array, level: float) -> tuple[float, float]:
-    """The shortest interval with this share of the draws of σ, or the one from 0 if that is as short but for noise."""
+    """Highest-density interval of σ by its draws: the shortest, or that from 0 if it is nearly as short."""
     ordered = np.concatenate([[0.0], np.sort(draws)])
     n = min(math.ceil(level * len(draws)), len(draws) - 1)
     lengths = ordered[n:] - ordered[: len(ordered) - n]
@@ -166,7 +166,7 @@ def _shortest(draws: Array, level: float) -> tuple[float, float]:
     return float(ordered[first]), float(ordered[first + n])
 
 
-def _framed(rows: list[tuple[float, ...]], index: list[tuple[str, str]]) -> "pd.DataFrame":
+def _frame(rows: list[tuple[float, ...]], index: list[tuple[str, str]]) -> "pd.DataFrame":
     import pandas as pd
 
     places = pd.MultiIndex.from_tuples(index, names=["term", "effect"])
@@ -198,15 +198,15 @@ def _correlation(distribution: InverseWishart | MatrixPoint, i: int, j: int) -> 
     )
 
 
-def _numbers(one: Marginal, chances: Array) -> tuple[float, ...]:
+def _numbers(marginal: Marginal, chances: Array) -> tuple[float, ...]:
     """Quantiles of σ, or of a correlation."""
-    if isinstance(one.distribution, Correlation):
-        return _with_variance(one.distribution.quantiles(chances), of_sd=False)
-    if isinstance(one.distribution, Point):
-        return _with_variance(np.full(len(chances), math.sqrt(one.distribution.value)), of_sd=True)
-    return _with_variance(np.sqrt(one.distribution.values_at(chances)[:, 0, 0]), of_sd=True)
+    if isinstance(marginal.distribution, Correlation):
+        return _with_variance(marginal.distribution.quantiles(chances), of_sd=False)
+    if isinstance(marginal.distribution, Point):
+        return _with_variance(np.full(len(chances), math.sqrt(marginal.distribution.value)), of_sd=True)
+    return _with_variance(np.sqrt(marginal.distribution.values_at(chances)[:, 0, 0]), of_sd=True)
 
 
 def _with_variance(quantiles: Array, *, of_sd: bool) -> tuple[float, ...]:
-    """Quantiles, the median first, and the median of the variance: its mean is far off where its tail is heavy."""
+    """Append the median of the variance to quantiles whose first is the median; the mean may be far off."""
     return (*quantiles, quantiles[0] ** 2 if of_sd else math.nan)

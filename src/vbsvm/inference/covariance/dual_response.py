@@ -49,7 +49,7 @@ def dual_response(
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """All rows and their second derivatives."""
+    """Design and second derivatives of all rows."""
 
     design: Array
     ff: Array
@@ -58,7 +58,7 @@ class _Rows:
 
 
 def _gather(spec: Spec, state: State, source: Source) -> _Rows:
-    """All rows lie in one block."""
+    """Collect all rows, which are one block."""
     coefficients, every = state.gaussian.effective(None), np.arange(spec.n_columns)
 
     def of_part(part: Part) -> tuple[_Rows, ...]:
@@ -91,7 +91,7 @@ def _products(scales: InferredScales, parts: DualParts) -> Array:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class _Bordered:
-    """The inverse of [Λ + CᵀMC, …; …, …] whose border are the free coefficients and the scales.
+    """Inverse of [Λ + CᵀMC, …; …, …] whose border are the free coefficients and the scales.
 
     With A the part of the held coefficients: A⁻¹ = 1/Λ − left middle leftᵀ, and ``follow`` = A⁻¹ times the border.
     """
@@ -125,11 +125,11 @@ class _Bordered:
 
     @property
     def of_scales(self) -> Array:
-        """The part of the scales."""
+        """Block of the scales."""
         return self.border[len(self.free) :, len(self.free) :]
 
     def rows(self, which: NDArray[np.intp]) -> Array:
-        """Rows of the coefficients' part."""
+        """Rows of the block of coefficients."""
         n, n_free = len(self.held) + len(self.free), len(self.free)
         links = np.zeros((n, self.border.shape[1]))
         links[self.held] = -self.follow

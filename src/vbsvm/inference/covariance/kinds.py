@@ -89,7 +89,7 @@ class Reliability:
 
     @property
     def on_the_margin(self) -> str:
-        """What is wrong where many rows lie on the margin; empty where few do."""
+        """Warning that many rows lie on the margin, or ""."""
         if not self.piled > PILE:
             return ""
         return (
@@ -98,16 +98,16 @@ class Reliability:
         )
 
     def and_warnings(self, *sentences: str) -> "Reliability":
-        """The same with further warnings."""
+        """Copy with further warnings."""
         return replace(self, warnings=(*self.warnings, *sentences))
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class CovarianceEstimate:
-    """Covariance of the first coefficients around ``mean``, which the exact bound may have moved.
+    """Covariance of the first n coefficients around ``mean``, which is that of the exact bound if that was optimised.
 
-    ``covariance`` is None where no number can be trusted, and NaN for single coefficients; ``reliability`` says why.
+    ``covariance`` is None if not available, and NaN for excluded coefficients; ``reliability`` says why.
     ``log_variances`` has the standard deviation of log σ² of blocks by name, for the kind "posterior". ``by`` says how
     the posterior's covariance was computed, which is the bread of a robust one: the "response" of a bound, its
     "curvature" at the mean, "quadrature" or "draws". ``unit`` is the number of the factor whose groups were taken as
@@ -126,14 +126,14 @@ class CovarianceEstimate:
     between: Array | None = None
 
     def of_units(self, units: Units | None) -> "CovarianceEstimate":
-        """The same with its units, of which few make intervals longer."""
+        """Copy with its independent units, which determine the degrees of freedom."""
         return self if units is None else replace(self, unit=units.factor, degrees=float(units.n_units - 1))
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class StateResponse:
-    """A response, the model and state that it belongs to, and whether the optimisation to that state converged."""
+    """A linear response, its model and state, and whether the optimisation to that state converged."""
 
     spec: Spec
     state: State
@@ -177,7 +177,7 @@ class Covariances:
 
     @cached_property
     def reliability(self) -> Reliability:
-        """What the rows say about any of them."""
+        """Warnings that apply to all kinds, from one pass over the rows."""
         return reliability(self.state, self.source, self.spec.likelihood)
 
     @cached_property
@@ -193,7 +193,7 @@ class Covariances:
             return None
 
     def _at_end(self, kind: str, covariance: Array | None, *warnings: str) -> CovarianceEstimate:
-        """An estimate around the mean that the optimisation ended with."""
+        """Estimate around the mean at the end of the optimisation."""
         mean = effective_mean(self.state)[: self.n]
         return CovarianceEstimate(kind, mean, covariance, self.reliability.and_warnings(*warnings))
 
@@ -214,11 +214,11 @@ class Covariances:
         sds = {self.spec.blocks[b].name: math.sqrt(variance) for b, variance in variances if variance > 0}
         symmetric = 0.5 * (response.covariance + response.covariance.T)
         covariance, warnings = self._without_unlikely(state, symmetric)
-        said = self.reliability.and_warnings(*warnings, *[NOT_CONVERGED] * (not self._response.converged))
-        return CovarianceEstimate("posterior", effective_mean(state)[: self.n], covariance, said, sds)
+        reliability = self.reliability.and_warnings(*warnings, *[NOT_CONVERGED] * (not self._response.converged))
+        return CovarianceEstimate("posterior", effective_mean(state)[: self.n], covariance, reliability, sds)
 
     def _robust(self, by: str) -> CovarianceEstimate:
-        """The sandwich, by groups where there are some."""
+        """Sandwich estimate, clustered by groups if there are some."""
         if self.spec.missing is not None:
             return self._at_end("robust", None, MISSING)
         if self.units is not None and self.units.n_units < 2:
@@ -235,19 +235,19 @@ class Covariances:
         else:
             covariance = sandwich_of_rows(bread, spec, state, self.source if self.squared is None else self.squared)
         covariance, unlikely = self._without_unlikely(state, covariance)
-        said = self.reliability.and_warnings(*warnings, *unlikely)
+        reliability = self.reliability.and_warnings(*warnings, *unlikely)
         mean = effective_mean(state)[: self.n]
-        return CovarianceEstimate("robust", mean, covariance, said, by=by).of_units(self.units)
+        return CovarianceEstimate("robust", mean, covariance, reliability, by=by).of_units(self.units)
 
     def _bread(self, by: str) -> tuple[str, Spec, State, Array, list[str]]:
-        """How the bread of the sandwich was computed, model and state that it belongs to, itself, and warnings."""
+        """Bread of the sandwich: how it was computed, its model and state, the matrix, and warnings."""
         n, n_core, spec, state = self.n, self.source.n_core, self.spec, self.state
         if self.integrated:
             return "quadrature", spec, state, state.gaussian.covariances(n_core)[:n], []
-        found = self._response if by == "response" and state.gates is None else None
-        if found is not None:
-            bread = found.response.coefficients[:, :n_core]
-            return by, found.spec, found.state, bread, [NOT_CONVERGED] * (not found.converged)
+        result = self._response if by == "response" and state.gates is None else None
+        if result is not None:
+            bread = result.response.coefficients[:, :n_core]
+            return by, result.spec, result.state, bread, [NOT_CONVERGED] * (not result.converged)
         try:
             bread = self.curvature.covariances(n_core)[:n]
         except (FloatingPointError, np.linalg.LinAlgError):  # a curvature that is not positive in floating point
@@ -255,7 +255,7 @@ class Covariances:
         return "curvature", spec, state, bread, []
 
     def _without_unlikely(self, state: State, covariance: Array) -> tuple[Array, list[str]]:
-        """NaN for inputs that the fit leaves out: that they would not answer does not make them certain."""
+        """Replace the covariance of excluded inputs by NaN: their zero response does not mean certainty."""
         if state.gates is None:
             return covariance, []
         out = state.gates.by_coefficient[: self.n] < LIKELY_IN

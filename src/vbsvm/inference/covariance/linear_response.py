@@ -41,7 +41,7 @@ SquaredKernel = Callable[[Array], Array]
 
 
 class NoMaximumError(ArithmeticError):
-    """The state is not a maximum of the bound, or too close to a flat one for a response to be found."""
+    """The state is not a maximum of the bound, or the bound is too flat there for linear response."""
 
 
 @final
@@ -60,7 +60,7 @@ class Response:
 
     @property
     def covariance(self) -> Array:
-        """Covariance of the asked coefficients."""
+        """Covariance of the requested coefficients."""
         return self.coefficients[:, self.which]
 
 
@@ -121,18 +121,18 @@ def inverse_of_system(system: Array) -> Array:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class NearRows:
-    """Rows of the design whose second derivatives count, ℓ_fv and ℓ_vv of each, and −Σ ℓ_ff c cᵀ over all rows."""
+    """Rows with non-negligible second derivatives ℓ_fv and ℓ_vv, and −Σ ℓ_ff c cᵀ over all rows."""
 
     blocks: tuple[tuple[Array, Array, Array], ...]
     curvature: Gram
 
     def __add__(self, other: Self) -> "NearRows":
-        """Those of two sets of rows."""
+        """Join two sets of rows."""
         return NearRows(self.blocks + other.blocks, self.curvature + other.curvature)
 
     @property
     def design(self) -> Array:
-        """The rows."""
+        """Design of the rows."""
         return np.concatenate([design for design, _, _ in self.blocks])
 
     @property
@@ -147,7 +147,7 @@ class NearRows:
 
 
 def rows_near_the_kink(spec: Spec, state: State, source: Source, negligible: float) -> NearRows:
-    """Gather them; a rule for each row by itself, so that a row of weight 2 is the same as two rows."""
+    """Collect rows near the kink; each row is judged alone, so that a row of weight 2 equals two rows."""
     coefficients, every = state.gaussian.effective(None), np.arange(spec.n_columns)
 
     def of_part(part: Part) -> NearRows:
@@ -165,7 +165,7 @@ def rows_near_the_kink(spec: Spec, state: State, source: Source, negligible: flo
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class InferredScales:
-    """Blocks whose variance σ² is inferred: their columns, their IG(shape, rate), and how the priors' rates answer."""
+    """Blocks with inferred variance σ²: columns, IG(shape, rate), and derivatives of the rates."""
 
     blocks: tuple[int, ...]
     columns: tuple[tuple[slice, ...], ...]
@@ -175,7 +175,7 @@ class InferredScales:
 
     @staticmethod
     def of(spec: Spec, state: State, *, hold_scales: bool = False) -> "InferredScales":
-        """Those of a state, or none where they are held."""
+        """Inferred scales of a state, or none if they are fixed."""
         pairs = () if hold_scales else zip(spec.blocks, state.scales, strict=True)
         found = [
             (i, block.columns, scale.shape, scale.rate, block.prior.rate_derivative(scale))
@@ -218,7 +218,7 @@ class InferredScales:
         return found
 
     def log_variances(self, inverse: Array) -> Array:
-        """Covariance of log σ²: what comes through the coefficients, and each one's own.
+        """Covariance of log σ²: the part through the coefficients, plus each scale's own variance.
 
         The tilt makes IG(a, B) of a block to IG(a − t, B).
         """
@@ -227,7 +227,7 @@ class InferredScales:
 
 
 def squared_kernel(whitened: Array) -> SquaredKernel:
-    """K∘K of rows W = CU with Σ = UUᵀ, in the form that takes the fewest operations: how variances answer to weights.
+    """Operator K∘K of rows W = CU with Σ = UUᵀ (the response of variances to weights), in its cheapest form.
 
     K∘K is BBᵀ, where B has the p(p + 1)/2 products of two columns of W. With many rows B is formed anew, block by
     block, in each product; with few, K∘K itself is the smaller matrix.

@@ -45,21 +45,21 @@ AT_REST = 1e-3
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Tilt:
-    """t of the coefficients, and of log σ² of a block."""
+    """Tilt t of the coefficients and of log σ² of a block."""
 
     coefficients: Array
     block: int | None = None
     of_block: float = 0.0
 
     def times(self, factor: float) -> "Tilt":
-        """A multiple."""
+        """Multiply by a factor."""
         return Tilt(factor * self.coefficients, self.block, factor * self.of_block)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class TiltedMap:
-    """One Newton step from a packed state, under a tilt; ``held`` numbers do not move."""
+    """The map of one Newton step from a packed state under a tilt; ``held`` numbers stay fixed."""
 
     spec: Spec
     state: State
@@ -80,18 +80,18 @@ class TiltedMap:
         return np.where(self.held, self.state.packed, after.packed)
 
     def along(self, change: Array) -> Array:
-        """F_z times a change of the state."""
+        """Derivative F_z times a change of the state."""
         sizes = np.abs(change)
         factor = min(STEP / max(float((self.units * sizes).max()), TINY), LARGEST_STEP / max(float(sizes.max()), TINY))
         return (self(self.state.packed + factor * change) - self.image) / factor
 
     def by(self, tilt: Tilt) -> Array:
-        """F_t in the direction of a tilt."""
+        """Derivative F_t in the direction of a tilt."""
         return (self(self.state.packed, tilt.times(STEP)) - self.image) / STEP
 
     @cached_property
     def units(self) -> Array:
-        """1, and the variance of each gate for its log odds, which may change a lot where the gate hardly does."""
+        """Units of the packed numbers: 1, and for log odds of gates the variance of the gate."""
         units = np.ones(len(self.state.packed))
         _, begin, end = _places(self.state)
         if self.state.gates is not None:
@@ -163,17 +163,17 @@ _UNUSED: Any = _not_asked
 @final
 @dataclass(frozen=True)
 class _TiltedScale(Prior[Any]):
-    """A prior under the tilt t of log σ², which is as if there were 2t coefficients fewer; None keeps the scale."""
+    """Prior under the tilt t of log σ², equivalent to 2t fewer coefficients; None keeps the scale."""
 
     prior: Prior[Any] | None = None
     tilt: float = 0.0
 
     def update(self, scale: Any, moments: Moments, mode: UpdateMode) -> Any:
-        """The scale as for fewer coefficients."""
+        """Update the scale as for fewer coefficients."""
         return scale if self.prior is None else self.prior.update(scale, self._fewer(moments), mode)
 
     def fixed_point_step(self, scale: Any, moments: Moments) -> Any:
-        """The guess as for fewer coefficients."""
+        """Fixed-point step as for fewer coefficients."""
         return None if self.prior is None else self.prior.fixed_point_step(scale, self._fewer(moments))
 
     def _fewer(self, moments: Moments) -> Any:
@@ -185,7 +185,7 @@ class _TiltedScale(Prior[Any]):
 
 
 def _with_shape(spec: Spec, state: State, block: int, tilt: float) -> tuple[Spec, State]:
-    """The model under the tilt of a block's log σ²."""
+    """Model under the tilt of a block's log σ²."""
     scale = state.scales[block]
     assert isinstance(scale, InverseGamma)
     blocks, scales = list(spec.blocks), list(state.scales)
@@ -195,25 +195,25 @@ def _with_shape(spec: Spec, state: State, block: int, tilt: float) -> tuple[Spec
 
 
 def effective_mean(state: State) -> Array:
-    """E[γ v]."""
+    """Mean of the effective coefficients, E[γ v]."""
     return state.coefficients.mean if state.gates is None else state.gates.by_coefficient * state.coefficients.mean
 
 
 def _derivative(state: State, change: Array, value: Callable[[State], Array]) -> Array:
-    """How a change of the packed state changes what the state expects."""
+    """Directional derivative of a function of the state along a change of the packed state."""
     size = max(float(np.abs(change).max()), 1e-300)
     return (value(state.unpack(state.packed + (STEP / size) * change)) - value(state)) * (size / STEP)
 
 
 def _places(state: State) -> tuple[int, int, int]:
-    """Where the numbers of scales begin and end in a packed state, and where those of gates end."""
+    """Offsets in a packed state: begin and end of the scales, and end of the gates."""
     begin = int(state.ends[0])
     end = begin + sum(len(scale.pack()) for scale in state.scales)
     return begin, end, end + (0 if state.gates is None else len(state.gates.log_odds))
 
 
 def _held(state: State, *, hold_scales: bool) -> NDArray[np.bool_]:
-    """Numbers that do not answer: scales that are held, and gates that are as good as decided."""
+    """Mask of packed numbers without response: fixed scales, and gates that are practically decided."""
     held = np.zeros(len(state.packed), dtype=bool)
     scales, gates, end = _places(state)
     held[scales:gates] = hold_scales

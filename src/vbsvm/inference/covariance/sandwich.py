@@ -28,7 +28,7 @@ ROUNDING = 8 * float(np.finfo(np.float64).eps)
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Units:
-    """What is taken as independent: groups of the arrow's tail, or of a factor that these lie in.
+    """Independent units (clusters): groups of the last factor, or of a factor in which it is nested.
 
     ``of_group`` has the unit of each group of the tail. ``own`` says which coefficients of the core are effects of
     units, or of groups within units. ``factor`` is the number of the units' factor, and ``sizes`` are its groups'
@@ -48,12 +48,12 @@ class Units:
 
     @property
     def n_effective(self) -> float:
-        """The number of units of equal size whose sums of scores vary as much: (Σn)²/Σn²."""
+        """Effective number of units of equal size: (Σn)²/Σn²."""
         return float(self.sizes.sum()) ** 2 / float(np.square(self.sizes.astype(np.float64)).sum())
 
 
 def sandwich_of_rows(bread: Array, spec: Spec, state: State, source: Source) -> Array:
-    """A⁻¹ J A⁻¹ of some coefficients, where rows are independent; ``bread`` has their rows of A⁻¹, all columns.
+    """Sandwich A⁻¹ J A⁻¹ of some coefficients for independent rows; ``bread`` has their rows of A⁻¹, all columns.
 
     A weight says how often a row is there. Where weights s are products of that, k, and of class weights, a row that is
     there k times has the slope s g in all and adds s²g²/k: then the source is to have the weights s²/k.
@@ -69,14 +69,14 @@ def sandwich_of_rows(bread: Array, spec: Spec, state: State, source: Source) -> 
 
 
 def _root(meat: Array) -> Array:
-    """U with UUᵀ = J, without the directions in which J is rounding: there A⁻¹ may be as large as a flat prior's."""
+    """Root U with UUᵀ = J, dropping directions in which J is rounding error, where A⁻¹ may be very large."""
     squares, directions = np.linalg.eigh(meat)
     squares[squares < ROUNDING * len(squares) * squares.max(initial=0.0)] = 0.0
     return directions * np.sqrt(squares)
 
 
 def sandwich_of_groups(bread: Array, spec: Spec, state: State, source: Source, units: Units | None = None) -> Array:
-    """A⁻¹ J A⁻¹ of some coefficients of the core, where units are independent, but not the rows of a unit.
+    """Cluster-robust A⁻¹ J A⁻¹ of some coefficients of the core, for independent units.
 
     Units are the groups of the tail unless it is said.
 
@@ -97,7 +97,7 @@ def sandwich_of_groups(bread: Array, spec: Spec, state: State, source: Source, u
 
 
 def meat_of_rows(spec: Spec, state: State, source: Source) -> Gram:
-    """J = Σ s g² c cᵀ with the slope s g of each row, in the layout of the rows; one pass."""
+    """Meat J = Σ s g² c cᵀ with the slope s g of each row, in the layout of the rows; one pass."""
     coefficients = state.coefficients.effective(state.gates)
 
     def of_part(part: Part) -> Any:
@@ -110,7 +110,7 @@ def meat_of_rows(spec: Spec, state: State, source: Source) -> Gram:
 
 
 def group_scores(spec: Spec, state: State, source: Source) -> Array:
-    """Σ g c over the rows of each group, groups × coefficients of the core; groups are those of the arrow's tail."""
+    """Score sums Σ g c over the rows of each group of the last factor, groups × coefficients of the core."""
     coefficients = state.coefficients.effective(state.gates)
 
     def of_part(part: Part) -> ByGroup:

@@ -1,4 +1,4 @@
-"""A variational fit beside a sampler's of the same model: how much of each posterior density the first one has."""
+"""Accuracy of a variational fit: overlap of its posterior densities with those of a Gibbs fit of the same model."""
 
 import math
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ ACCURACY = "Accuracy: overlap of the two densities, in per cent."
 @final
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Densities of one parameter by both, on a grid; and the chances that it is exactly 0 (a closed gate)."""
+    """Both posterior densities of a parameter on a grid, and its probabilities of being exactly 0 (not included)."""
 
     name: str
     grid: Array
@@ -40,7 +40,7 @@ class Pair:
 
     @property
     def accuracy(self) -> float:
-        """100 (1 − ½∫|q − p|), in per cent: what both have in common, 100 ∫min(q, p)."""
+        """Overlap of the two densities in per cent: 100 (1 − ½∫|q − p|) = 100 ∫min(q, p)."""
         common = np.trapezoid(np.minimum(self.variational, self.sampled), self.grid) + min(self.at_zero)
         return float(np.clip(100 * common, 0.0, 100.0))
 
@@ -72,17 +72,17 @@ def compare(variational: Any, sampled: Any) -> Comparison:
     """
     import pandas as pd
 
-    one, other = _fit(variational), _fit(sampled)
-    if one.history.traces is not None or other.history.traces is None:
+    vb, gibbs = _fit(variational), _fit(sampled)
+    if vb.history.traces is not None or gibbs.history.traces is None:
         raise ValueError("compare takes a variational fit first and a Gibbs fit second.")
-    if one.plan.names != other.plan.names or [b.name for b in one.spec.blocks] != [b.name for b in other.spec.blocks]:
+    if vb.plan.names != gibbs.plan.names or [b.name for b in vb.spec.blocks] != [b.name for b in gibbs.spec.blocks]:
         raise ValueError("compare: the two fits are of different models; fit the same model to the same data.")
-    if one.likelihood_power != other.likelihood_power:
+    if vb.likelihood_power != gibbs.likelihood_power:
         raise ValueError(
-            f"compare: the fits have different likelihood powers ({one.likelihood_power:.3g} and "
-            f"{other.likelihood_power:.3g}), and so different posteriors: fit both with the same likelihood_power."
+            f"compare: the fits have different likelihood powers ({vb.likelihood_power:.3g} and "
+            f"{gibbs.likelihood_power:.3g}), and so different posteriors: fit both with the same likelihood_power."
         )
-    pairs = [*_coefficients(one, other), *_components(one, other)]
+    pairs = [*_coefficients(vb, gibbs), *_components(vb, gibbs)]
     moments = [(*_moments(pair.grid, pair.variational), *pair.drawn) for pair in pairs]
     columns = ["variational", "variational sd", "Gibbs", "Gibbs sd"]
     table = pd.DataFrame(moments, columns=columns, index=pd.Index([pair.name for pair in pairs]))
@@ -91,47 +91,47 @@ def compare(variational: Any, sampled: Any) -> Comparison:
     return Comparison(tuple(pairs), table)
 
 
-def _fit(given: Any) -> Fit:
-    if isinstance(given, Fit):
-        return given
-    fits = getattr(given, "fit_", None)
+def _fit(model: Any) -> Fit:
+    if isinstance(model, Fit):
+        return model
+    fits = getattr(model, "fit_", None)
     if fits is None or len(fits) != 1:
         raise TypeError("compare takes fits of a Model, or fitted estimators of two classes.")
     return fits[0]
 
 
-def _coefficients(one: Fit, other: Fit) -> list[Pair]:
-    distribution, inclusion, found = one.posterior.state.gaussian, one.inclusion_probability, []
-    means, sds = (one.plan.to_user_scale(of) for of in (distribution.mean, np.sqrt(distribution.variances)))
-    for k, trace in enumerate(other.traces.shown()):
+def _coefficients(vb: Fit, gibbs: Fit) -> list[Pair]:
+    distribution, inclusion, pairs = vb.posterior.state.gaussian, vb.inclusion_probability, []
+    means, sds = (vb.plan.to_user_scale(of) for of in (distribution.mean, np.sqrt(distribution.variances)))
+    for k, trace in enumerate(gibbs.traces.shown()):
         values, mean, sd = trace.draws.ravel(), means[k], sds[k]
-        inside = values[values != 0] if one.selects else values
+        inside = values[values != 0] if vb.selects else values
         share = len(inside) / len(values)
         if not sd > 0 or len(inside) < 10 or np.ptp(inside) == 0:
             continue
         grid = np.union1d(np.linspace(mean - REACH * sd, mean + REACH * sd, POINTS), _around(inside))
         q, p = _density(grid, norm.pdf(grid, mean, sd)), _density(grid, _kernel(inside, grid))
-        found.append(
+        pairs.append(
             Pair(trace.name, grid, inclusion[k] * q, share * p, (1 - float(inclusion[k]), 1 - share), _drawn(inside))
         )
-    return found
+    return pairs
 
 
-def _components(one: Fit, other: Fit) -> list[Pair]:
+def _components(vb: Fit, gibbs: Fit) -> list[Pair]:
     """Standard deviations of effects and their correlations, on the scale of the user's columns."""
-    found = []
-    marginals = variance_components.marginals(one.plan, one.spec, one.posterior.state)
-    for marginal, drawn in zip(marginals, other.traces.components(), strict=True):
-        if np.ptp(drawn.trace.draws) > 0:
+    pairs = []
+    marginals = variance_components.marginals(vb.plan, vb.spec, vb.posterior.state)
+    for marginal, component in zip(marginals, gibbs.traces.components(), strict=True):
+        if np.ptp(component.trace.draws) > 0:
             if isinstance(marginal.distribution, InverseGamma | TabulatedVariance):
-                found.append(_sd_pair(drawn.trace, marginal.distribution))
+                pairs.append(_sd_pair(component.trace, marginal.distribution))
             elif isinstance(marginal.distribution, Correlation):
-                found.append(_correlation_pair(drawn.trace, marginal.distribution))
-    return found
+                pairs.append(_correlation_pair(component.trace, marginal.distribution))
+    return pairs
 
 
 def _sd_pair(trace: Trace, distribution: InverseGamma | TabulatedVariance) -> Pair:
-    """σ by the distribution of σ²; kernels that reach below 0 are reflected."""
+    """Densities of σ, from the distribution of σ² and by kernels reflected at 0."""
     values = trace.draws.ravel()
     by_distribution = np.sqrt(distribution.values_at(np.linspace(TAIL, 1 - TAIL, POINTS))[:, 0, 0])
     high = max(by_distribution[-1], 1.1 * np.quantile(values, 1 - TAIL))
@@ -145,7 +145,7 @@ def _sd_pair(trace: Trace, distribution: InverseGamma | TabulatedVariance) -> Pa
 
 
 def _correlation_pair(trace: Trace, distribution: Correlation) -> Pair:
-    """Correlations; the kernels are laid on Fisher's z, in which they do not reach beyond ±1."""
+    """Densities of a correlation; kernels are placed on Fisher's z, so that they stay within ±1."""
     z = np.arctanh(np.clip(trace.draws.ravel(), -1 + 1e-12, 1 - 1e-12))
     by_distribution = distribution.quantiles(np.linspace(TAIL, 1 - TAIL, POINTS))
     grid = np.unique(np.concatenate([np.linspace(-1.0, 1.0, POINTS), by_distribution, np.tanh(_around(z))]))
@@ -156,19 +156,19 @@ def _correlation_pair(trace: Trace, distribution: Correlation) -> Pair:
 
 
 def _around(values: Array) -> Array:
-    """Points over the range of some draws, and as far beyond as a kernel reaches."""
+    """Grid over the range of the draws, extended by the reach of a kernel."""
     reach = REACH * float(values.std()) * len(values) ** -0.2
     return np.linspace(values.min() - reach, values.max() + reach, POINTS)
 
 
 def _density(grid: Array, values: Array) -> Array:
-    """Values made to integrate to one on the grid."""
+    """Normalise values to integrate to one on the grid."""
     mass = np.trapezoid(values, grid)
     return values / mass if mass > 0 else values
 
 
-def _drawn(values: Array) -> tuple[float, float]:
-    return float(values.mean()), float(values.std())
+def _drawn(draws: Array) -> tuple[float, float]:
+    return float(draws.mean()), float(draws.std())
 
 
 def _kernel(values: Array, grid: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Predictions of each row by a fit without it: from one fit to all rows, or from refits where that is not enough."""
+"""Leave-one-out predictions: approximate, from one fit to all rows, or from refits where that is unreliable."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,54 +28,58 @@ UNRELIABLE = (
     "Leave-one-out predictions are approximate, and may be far off here: {}. Allow refits (refits=200, of data in "
     "memory), or use cross_validate."
 )
-# At most so many refits, unless it is said otherwise: tables of up to so many rows are refitted without each of them.
-# Where rows × coefficients are more than the last of these numbers, a fit takes longer, and there are fewer refits.
+# Default maximum of refits: tables of up to as many rows are refitted without each of them.
+# Where rows × coefficients exceed LARGE, a fit takes longer, and there are fewer refits.
 REFITS, REFITS_OF_LARGE, LARGE = 200, 10, 50_000
 # Folds where all rows need refits: many, as a fit to fewer rows is a worse one.
-FOLDS, FEWEST_FOLDS = 50, 5
+FOLDS, MIN_FOLDS = 50, 5
 APPROXIMATE, REFITTED = "approximate", "refitted"
 # Of one row; and on average, which is the number of effective parameters for each row.
-MOST_LEVERAGE, MOST_MEAN_LEVERAGE = 0.7, 0.2
-# Fewer rows for each predictor to choose from, and the choice depends on single rows.
-ROWS_FOR_AN_INPUT = 20
-# Scales that are held where a row leaves make losses too small: by 2/n to 4/n, and up to 14/n if effects are large.
-ROWS_FOR_A_FACTOR = 3000
-# Where groups are integrated out, their effects are far from normal if scores are less certain than this, on average.
-MOST_VARIANCE = 1.0
+MAX_LEVERAGE, MAX_MEAN_LEVERAGE = 0.7, 0.2
+# With fewer rows per candidate predictor, the selection depends on single rows.
+MIN_ROWS_PER_PREDICTOR = 20
+# Keeping the scales fixed when a row is left out makes losses too small: by 2/n to 4/n, up to 14/n with large effects.
+MIN_ROWS_PER_FACTOR = 3000
+# With groups integrated out, effects are far from normal if the mean variance of scores exceeds this.
+MAX_VARIANCE = 1.0
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Said:
-    """What models say of rows: log probabilities (rows × classes), what decides, and scores (rows × models)."""
+class RowPredictions:
+    """Predictions of rows: log probabilities (rows × classes), decision values, and scores (rows × models)."""
 
-    log_chances: Array
+    log_probabilities: Array
     values: Array
     scores: Array
 
     @staticmethod
-    def of(found: Sequence[Scores], calibrations: Sequence[Link | None]) -> "Said":
-        """From the scores of each model, and how they become probabilities."""
-        chances = prediction.log_probabilities(prediction.log_odds(found, calibrations))
-        values = prediction.decision_values(found, calibrations)
-        return Said(chances, values, np.stack([one.mean for one in found], axis=1))
+    def from_scores(scores: Sequence[Scores], calibrations: Sequence[Link | None]) -> "RowPredictions":
+        """Predictions from the scores of each model and its calibration."""
+        chances = prediction.log_probabilities(prediction.log_odds(scores, calibrations))
+        values = prediction.decision_values(scores, calibrations)
+        return RowPredictions(chances, values, np.stack([one.mean for one in scores], axis=1))
 
-    def replace(self, which: NDArray[np.intp], new: "Said") -> None:
-        """Take over what others say of some rows."""
-        for old, own in ((self.log_chances, new.log_chances), (self.values, new.values), (self.scores, new.scores)):
-            old[which] = own
+    def replace(self, which: NDArray[np.intp], new: "RowPredictions") -> None:
+        """Overwrite the predictions of some rows."""
+        for old, values in (
+            (self.log_probabilities, new.log_probabilities),
+            (self.values, new.values),
+            (self.scores, new.scores),
+        ):
+            old[which] = values
 
     @property
     def decided(self) -> NDArray[np.intp]:
-        """The class that each row is assigned to."""
-        one = self.values.shape[1] == 1
-        return (self.values[:, 0] > 0).astype(np.intp) if one else self.values.argmax(axis=1)
+        """Index of the predicted class of each row."""
+        binary = self.values.shape[1] == 1
+        return (self.values[:, 0] > 0).astype(np.intp) if binary else self.values.argmax(axis=1)
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class RefitPlan:
-    """Sets of rows that are left out together, how that is called, and what makes the first order doubtful."""
+    """Sets of rows to leave out together, the name of the method, and why the approximation may be unreliable."""
 
     sets: Sequence[NDArray[np.intp]]
     method: str
@@ -86,12 +90,12 @@ class RefitPlan:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class LeftOutRows:
-    """What fits without a row say of it: scores (rows × models) and log probabilities (rows × classes).
+    """Leave-one-out predictions of rows: scores (rows × models) and log probabilities (rows × classes).
 
     ``fitted`` are the scores of the fit to all rows. ``truth`` and ``decided`` are the numbers of classes. ``rows`` are
-    the rows' numbers in the user's data, in order; None where rows lie elsewhere, or only some of them were looked at.
-    Then nothing is known of their ``groups``. ``method`` says how they were left out, and ``doubt`` why the first order
-    alone is not to be trusted here, or None.
+    the rows' numbers in the user's data, in order; None if rows are remote, or only a sample of them was evaluated.
+    Then ``groups`` is empty. ``method`` says how they were left out, and ``doubt`` why the first-order approximation
+    may be unreliable, or None.
     """
 
     truth: NDArray[np.intp]
@@ -99,7 +103,7 @@ class LeftOutRows:
     weights: Array
     scores: Array
     fitted: Array
-    log_chances: Array
+    log_probabilities: Array
     rows: NDArray[np.intp] | None
     groups: Mapping[str, NDArray[np.intp]]
     method: str = APPROXIMATE
@@ -107,62 +111,73 @@ class LeftOutRows:
     folds: int | None = None
 
     def take(self, which: NDArray[np.intp]) -> "LeftOutRows":
-        """Some rows, or all in another order."""
-        names = ("truth", "decided", "weights", "scores", "fitted", "log_chances", *["rows"] * (self.rows is not None))
+        """Select rows by index."""
+        names = (
+            "truth",
+            "decided",
+            "weights",
+            "scores",
+            "fitted",
+            "log_probabilities",
+            *["rows"] * (self.rows is not None),
+        )
         groups = {name: of_rows[which] for name, of_rows in self.groups.items()}
         return replace(self, groups=groups, **{name: getattr(self, name)[which] for name in names})
 
 
 def left_out_rows(fits: "Sequence[Fit]", refits: int | None = 0, folds: int | None = None) -> LeftOutRows:
-    """Of one model of two classes, or of several, one for each class against the rest, with the same rows.
+    """Leave-one-out predictions of one binary model, or of several one-vs-rest models of the same rows.
 
     Scores without a row are those of the first order (``model/left_out.py``), with the link from scores to
     probabilities of the fit; or those of up to ``refits`` refits.
     """
-    first, *_ = rows_of = [_at_hand(fit) for fit in fits]
-    found = [rows.left_out_scores() for rows in rows_of]
-    y = np.stack([one.y for one in found], axis=1)
+    first, *_ = rows_of = [_training_rows(fit) for fit in fits]
+    scores = [rows.left_out_scores() for rows in rows_of]
+    y = np.stack([p.y for p in scores], axis=1)
     truth = (y[:, 0] > 0).astype(np.intp) if len(fits) == 1 else y.argmax(axis=1)
-    said = Said.of([Scores(one.f, one.u, one.u) for one in found], [fit._link for fit in fits])
-    fitted = np.stack([one.f if one.fitted is None else one.fitted for one in found], axis=1)
+    preds = RowPredictions.from_scores([Scores(p.f, p.u, p.u) for p in scores], [fit._link for fit in fits])
+    fitted = np.stack([p.f if p.fitted is None else p.fitted for p in scores], axis=1)
     if isinstance(first.source, Distributed) or first.every > 1:
-        return LeftOutRows(truth, said.decided, found[0].s, said.scores, fitted, said.log_chances, None, {})
+        return LeftOutRows(truth, preds.decided, scores[0].s, preds.scores, fitted, preds.log_probabilities, None, {})
     order = first.order
-    given = order if first.given is None else first.given[order]
-    plan = plan_refits(rows_of, found, truth, given, refits, folds)
-    for which, by_refit in predict_by_refits(rows_of, found[0].s, order, plan.sets):
-        said.replace(which, by_refit)
+    numbers = order if first.given is None else first.given[order]
+    plan = plan_refits(rows_of, scores, truth, numbers, refits, folds)
+    for which, refitted in predict_by_refits(rows_of, scores[0].s, order, plan.sets):
+        preds.replace(which, refitted)
     factors = zip(fits[0].plan.factors, first.source.groupings, strict=True)
     groups = {factor.name: grouping.index[order] for factor, grouping in factors}
     how = plan.method, plan.doubt, plan.folds
-    unordered = LeftOutRows(truth, said.decided, found[0].s, said.scores, fitted, said.log_chances, given, groups, *how)
-    return unordered.take(np.argsort(given))
+    columns = truth, preds.decided, scores[0].s, preds.scores, fitted, preds.log_probabilities
+    unordered = LeftOutRows(*columns, numbers, groups, *how)
+    return unordered.take(np.argsort(numbers))
 
 
 def leave_one_out(
     fits: "Sequence[Fit]", classes: NDArray[Any], refits: int | None = None, folds: int | None = None
 ) -> LeftOutPredictions:
-    """The same as losses of rows; refuse fits that can't tell them of every row."""
+    """Leave-one-out predictions in the order of the data; raise for fits that cannot predict every row."""
     if refits is not None:
         check_whole("left_out_predictions", 0, 10**9, refits=refits)
     for fit in fits:
-        rows = _require_all_rows(fit)
+        training_rows = _check_all_rows(fit)
         if folds is not None:
-            check_whole("left_out_predictions", 2, rows.source.n_rows, folds=folds)
-            _require_refits(rows)
-    found = left_out_rows(fits, refits, folds)
-    assert found.rows is not None
-    own = found.log_chances[np.arange(len(found.truth)), found.truth]
+            check_whole("left_out_predictions", 2, training_rows.source.n_rows, folds=folds)
+            _check_refits(training_rows)
+    result = left_out_rows(fits, refits, folds)
+    assert result.rows is not None
+    own_class = result.log_probabilities[np.arange(len(result.truth)), result.truth]
     bound = sum(float(fit.history.bounds[-1]) if len(fit.history.bounds) else np.nan for fit in fits)
-    labels, decided = classes[found.truth], classes[found.decided]
-    if found.doubt is not None and found.method == APPROXIMATE:
-        warn_user(UNRELIABLE.format(found.doubt), ReliabilityWarning)
-    scheme = SCHEME if found.folds is None else f"refits in {found.folds} folds"
-    how = tuple(fit.likelihood_power for fit in fits), found.method, found.doubt, found.folds
-    return LeftOutPredictions(scheme, found.rows, labels, found.weights, decided, own, found.groups, bound, *how)
+    labels, decided = classes[result.truth], classes[result.decided]
+    if result.doubt is not None and result.method == APPROXIMATE:
+        warn_user(UNRELIABLE.format(result.doubt), ReliabilityWarning)
+    scheme = SCHEME if result.folds is None else f"refits in {result.folds} folds"
+    how = tuple(fit.likelihood_power for fit in fits), result.method, result.doubt, result.folds
+    return LeftOutPredictions(
+        scheme, result.rows, labels, result.weights, decided, own_class, result.groups, bound, *how
+    )
 
 
-def _at_hand(fit: "Fit") -> TrainingRows:
+def _training_rows(fit: "Fit") -> TrainingRows:
     if fit._rows is None:
         raise ValueError(
             "this fit has no training rows, as it was loaded from a file, unpickled or copied: fit it again."
@@ -170,13 +185,13 @@ def _at_hand(fit: "Fit") -> TrainingRows:
     return fit._rows
 
 
-def _require_all_rows(fit: "Fit") -> TrainingRows:
+def _check_all_rows(fit: "Fit") -> TrainingRows:
     if isinstance(fit.outcome, Sample):
         raise ValueError(
-            "left-out predictions of a single fit are only available after variational Bayes; this fit was sampled. "
-            "Cross-validate it, as in cross_validate(model, inference=Gibbs())."
+            "left-out predictions of a single fit are only available after variational Bayes; this fit was "
+            "sampled. Cross-validate it, as in cross_validate(model, inference=Gibbs())."
         )
-    rows = _at_hand(fit)
+    rows = _training_rows(fit)
     if isinstance(rows.source, Distributed):
         raise ValueError("this fit has its rows in a cluster: compare models on a part of the rows, in memory.")
     if rows.every > 1:
@@ -187,76 +202,76 @@ def _require_all_rows(fit: "Fit") -> TrainingRows:
     return rows
 
 
-def _require_refits(rows: TrainingRows) -> None:
+def _check_refits(rows: TrainingRows) -> None:
     if not rows.can_refit:
         raise ValueError("left_out_predictions: folds=… is only available for fits to data in memory.")
 
 
 def plan_refits(
     rows_of: Sequence[TrainingRows],
-    found: Sequence[LeftOutScores],
+    left_out: Sequence[LeftOutScores],
     truth: NDArray[np.intp],
     numbers: NDArray[np.intp],
     refits: int | None,
     folds: int | None,
 ) -> RefitPlan:
-    """Which rows to leave out by refits: all of a small table, those of high leverage, or all in folds.
+    """Choose rows to leave out by refits: all of a small table, those of high leverage, or all in folds.
 
     ``numbers`` are those of the rows in the user's data. Without the only row of a class there would be no such class:
     it stays.
     """
-    n, alone = len(truth), (np.bincount(truth)[truth] == 1) & (found[0].s <= 1.0)
+    n, alone = len(truth), (np.bincount(truth)[truth] == 1) & (left_out[0].s <= 1.0)
     if refits is None:
         refits = REFITS if n * rows_of[0].source.n_core <= LARGE else REFITS_OF_LARGE
-    doubt, n_refits = _doubt(rows_of, found), refits if all(rows.can_refit for rows in rows_of) else 0
+    doubt, n_refits = _doubt(rows_of, left_out), refits if all(rows.can_refit for rows in rows_of) else 0
     if folds is not None:
-        return RefitPlan(_folds(truth, numbers, ~alone, folds), f"{folds}-fold", doubt, folds)
+        return RefitPlan(_stratified_folds(truth, numbers, ~alone, folds), f"{folds}-fold", doubt, folds)
     if n <= n_refits:
         return RefitPlan([np.array([k]) for k in np.flatnonzero(~alone)], REFITTED)
-    leverage = np.max([one.leverage for one in found if one.leverage is not None], axis=0)
-    high = np.flatnonzero(~(leverage <= MOST_LEVERAGE) & ~alone)
+    leverage = np.max([p.leverage for p in left_out if p.leverage is not None], axis=0)
+    high = np.flatnonzero(~(leverage <= MAX_LEVERAGE) & ~alone)
     if doubt is None and len(high) > n_refits:
-        doubt = f"{len(high)} observations have a leverage above {MOST_LEVERAGE:g}"
-    if doubt is not None and n_refits >= FEWEST_FOLDS:
-        return plan_refits(rows_of, found, truth, numbers, refits, min(FOLDS, n_refits))
+        doubt = f"{len(high)} observations have a leverage above {MAX_LEVERAGE:g}"
+    if doubt is not None and n_refits >= MIN_FOLDS:
+        return plan_refits(rows_of, left_out, truth, numbers, refits, min(FOLDS, n_refits))
     if doubt is not None or not len(high):
         return RefitPlan([], APPROXIMATE, doubt)
     return RefitPlan([np.array([k]) for k in high], f"{APPROXIMATE}, {len(high)} observations refitted")
 
 
-def _doubt(rows_of: Sequence[TrainingRows], found: Sequence[LeftOutScores]) -> str | None:
-    """What makes the first order doubtful for all rows, or None."""
-    rows, n = rows_of[0], len(found[0].f)
+def _doubt(rows_of: Sequence[TrainingRows], left_out: Sequence[LeftOutScores]) -> str | None:
+    """Why the first-order approximation may be unreliable for all rows, or None."""
+    rows, n = rows_of[0], len(left_out[0].f)
     gates, factors = rows.spec.gate_map, len(rows.source.groupings)
-    if gates is not None and n < ROWS_FOR_AN_INPUT * gates.n_gates:
+    if gates is not None and n < MIN_ROWS_PER_PREDICTOR * gates.n_gates:
         return f"{gates.n_gates} predictors were selected from with {n} observations"
     if rows.n >= n:
         return f"there are {rows.n} columns and {n} observations"
-    leverage = max(float(np.mean(one.leverage)) for one in found if one.leverage is not None)
-    if not leverage <= MOST_MEAN_LEVERAGE:
+    leverage = max(float(np.mean(p.leverage)) for p in left_out if p.leverage is not None)
+    if not leverage <= MAX_MEAN_LEVERAGE:
         return f"the model has about {leverage * n:.0f} effective parameters for {n} observations"
-    if any((one.y * one.fitted > 0).all() for one in found if one.fitted is not None):
+    if any((p.y * p.fitted > 0).all() for p in left_out if p.fitted is not None):
         return "the classes are completely separated"
     if isinstance(rows.outcome, OptimizeResult) and rows.outcome.integrated:
-        certain = float(np.mean(found[0].u)) <= MOST_VARIANCE
+        certain = float(np.mean(left_out[0].u)) <= MAX_VARIANCE
         return None if certain else "random effects are too uncertain for one step"
-    return "variance components depend on single observations" if n < ROWS_FOR_A_FACTOR * factors else None
+    return "variance components depend on single observations" if n < MIN_ROWS_PER_FACTOR * factors else None
 
 
-def _folds(
+def _stratified_folds(
     truth: NDArray[np.intp], numbers: NDArray[np.intp], may_leave: NDArray[np.bool_], k: int
 ) -> list[NDArray[np.intp]]:
-    """Rows in k sets with the classes in equal shares; the same for all models of the same rows."""
-    drawn = np.random.default_rng(0).random(int(numbers.max()) + 1)[numbers]
-    order = np.lexsort((drawn, truth))
+    """Stratified folds: row indices in k sets, the same for all models of the same rows."""
+    shuffle = np.random.default_rng(0).random(int(numbers.max()) + 1)[numbers]
+    order = np.lexsort((shuffle, truth))
     order = order[may_leave[order]]
     return [np.sort(order[begin::k]) for begin in range(min(k, len(order)))]
 
 
 def predict_by_refits(
     rows_of: Sequence[TrainingRows], counts: Array, order: NDArray[np.intp], sets: Sequence[NDArray[np.intp]]
-) -> Iterator[tuple[NDArray[np.intp], Said]]:
-    """What fits without each set of rows say of these; rows are numbered as in ``order``, their places in the source.
+) -> Iterator[tuple[NDArray[np.intp], RowPredictions]]:
+    """Yield each set of rows and their predictions by a refit without them; ``order`` maps rows to the source.
 
     A row that is left out alone is one of the ``counts`` that it stands for; those of a fold are left out as a whole.
     The link from scores to probabilities is learned again.
@@ -267,12 +282,15 @@ def predict_by_refits(
     number = np.full(len(unit), -1)
     number[order] = np.arange(len(order))
     for which in sets:
-        left = np.isin(unit, unit[order[which]]).astype(np.float64)
+        is_left_out = np.isin(unit, unit[order[which]]).astype(np.float64)
         share = min(1.0, 1.0 / float(counts[which[0]])) if len(which) == 1 else 1.0
-        only = reweighted(first, left)
+        subset = reweighted(first, is_left_out)
         with single_threaded_blas():
             try:
-                fits = [rows.refitted(1.0 - share * left) for rows in rows_of]
+                fits = [rows.refitted(1.0 - share * is_left_out) for rows in rows_of]
             except (FloatingPointError, np.linalg.LinAlgError):  # without these rows the fit can't be made
                 continue
-            yield number[pass_order(only)], Said.of([fit.scores_of(only) for fit in fits], links(fits))
+            yield (
+                number[pass_order(subset)],
+                RowPredictions.from_scores([fit.score_unseen(subset) for fit in fits], links(fits)),
+            )

@@ -1,4 +1,4 @@
-"""What fits without a row predicted of it, and how good that was: losses of rows, means, and their standard errors."""
+"""Left-out predictions and their measures: losses of rows, means, and standard errors of these."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Measure:
-    """A mean of losses over rows, and what each row adds to its deviation, for each of the ``counts`` it stands for."""
+    """Weighted mean of losses over rows, and each row's deviation from it; ``counts`` are the rows' weights."""
 
     value: float
     deviations: Array
@@ -46,7 +46,7 @@ class Measure:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class LeftOutPredictions:
-    """Classes and log probabilities of rows that fits without them predicted, in the order of the user's data.
+    """Predicted classes and log probabilities of rows by fits without them, in the order of the user's data.
 
     ``rows`` are the rows' numbers in the data, ``labels`` their classes, ``weights`` the numbers of rows that each
     stands for, and ``groups`` the number of each row's group, by the name of the factor. ``scheme`` says how rows were
@@ -72,11 +72,13 @@ class LeftOutPredictions:
     def __repr__(self) -> str:
         """How many observations there are, how they were left out, and both measures."""
         measures = {"log-loss": self.log_loss, "balanced error": self.balanced_error}
-        shown = ", ".join(f"{name} {one.value:.4f} ± {one.se:.4f}" for name, one in measures.items())
-        return f"<LeftOutPredictions of {len(self.rows)} observations, {self.method or self.scheme}: {shown}>"
+        measures_text = ", ".join(
+            f"{name} {measure.value:.4f} ± {measure.se:.4f}" for name, measure in measures.items()
+        )
+        return f"<LeftOutPredictions of {len(self.rows)} observations, {self.method or self.scheme}: {measures_text}>"
 
     def take(self, which: NDArray[Any]) -> "LeftOutPredictions":
-        """Some of the rows."""
+        """Select rows."""
         names = ("rows", "labels", "weights", "predicted", "log_probability")
         groups = {name: of_rows[which] for name, of_rows in self.groups.items()}
         return replace(self, groups=groups, **{name: getattr(self, name)[which] for name in names})
@@ -88,17 +90,17 @@ class LeftOutPredictions:
 
     @property
     def accuracy(self) -> Measure:
-        """Share of rows whose class was predicted."""
+        """Accuracy: proportion of correctly classified rows."""
         return self._mean(1.0 - self._errors)
 
     @property
     def error(self) -> Measure:
-        """Share of rows whose class was not predicted."""
+        """Misclassification rate."""
         return self._mean(self._errors)
 
     @property
     def balanced_error(self) -> Measure:
-        """Mean over the classes of the share of their rows that were assigned to another class."""
+        """Balanced error: mean over the classes of their misclassification rates."""
         classes, codes = np.unique(self.labels, return_inverse=True)
         totals = np.bincount(codes, self.weights)
         shares = np.bincount(codes, self.weights * self._errors) / totals
@@ -130,7 +132,7 @@ HEADS = {
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class CrossValidation:
-    """Predictions of rows by fits to other folds. ``compare_models`` sets several of them beside each other.
+    """Cross-validated predictions and measures; ``compare_models`` compares several of them.
 
     ``table`` has log-loss, balanced error and accuracy by fold and in all, with standard errors; with groups, these are
     taken as independent units, else rows are. ``predictions`` has a row for each row left out: its fold, outcome,
@@ -149,8 +151,8 @@ class CrossValidation:
 
     def __repr__(self) -> str:
         """Formula, table and a note on its standard errors."""
-        shown = self.table.rename(columns=HEADS)
-        return f"{printing.visible(self.formula)}\n\n{printing.table(shown)}\n\n{printing.wrap_text(self.note)}"
+        table = self.table.rename(columns=HEADS)
+        return f"{printing.visible(self.formula)}\n\n{printing.table(table)}\n\n{printing.wrap_text(self.note)}"
 
     def _repr_html_(self) -> str:
         """The same in notebooks."""
@@ -160,12 +162,12 @@ class CrossValidation:
         )
 
 
-def summarised(found: LeftOutPredictions, folds: NDArray[np.intp], groups: str | None) -> "pd.DataFrame":
+def measures_by_fold(left_out: LeftOutPredictions, folds: NDArray[np.intp], groups: str | None) -> "pd.DataFrame":
     """Measures by fold and in all; the balanced error is NaN in a fold that lacks a class."""
     import pandas as pd
 
     names = [*map(str, np.unique(folds)), "all"]
-    parts = [*(found.take(folds == fold) for fold in np.unique(folds)), found]
+    parts = [*(left_out.take(folds == fold) for fold in np.unique(folds)), left_out]
     lines = []
     for part in parts:
         line: dict[str, float] = {"rows": len(part.rows)}
@@ -173,7 +175,7 @@ def summarised(found: LeftOutPredictions, folds: NDArray[np.intp], groups: str |
             measure = getattr(part, name)
             se = measure.se if groups is None else measure.group_se(part.groups[groups])
             line |= {name: measure.value, f"{name}_se": se}
-        if len(np.unique(part.labels)) < len(np.unique(found.labels)):
+        if len(np.unique(part.labels)) < len(np.unique(left_out.labels)):
             line |= {"balanced_error": np.nan, "balanced_error_se": np.nan}
         lines.append(line)
     return pd.DataFrame(lines, index=pd.Index(names, name="fold"))

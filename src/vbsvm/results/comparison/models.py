@@ -38,8 +38,8 @@ ABOUT_BOUND = (
 
 
 @runtime_checkable
-class Predicted(Protocol):
-    """Fits, estimators and cross-validations: what knows predictions of rows by fits without them."""
+class LeftOutPredictor(Protocol):
+    """Protocol of fits, estimators and cross-validations: anything with left-out predictions."""
 
     def left_out_predictions(self) -> LeftOutPredictions:
         """Predictions of each row by a fit without it."""
@@ -61,17 +61,17 @@ class ModelComparison:
 
     def __repr__(self) -> str:
         """The table, measure by measure, and the notes."""
-        shown = [printing.table(self._shown(measure)) for measure in MEASURES]
+        texts = [printing.table(self._shown(measure)) for measure in MEASURES]
         if "elbo" in self.table:
-            shown.append(printing.table(self.table.filter(items=["elbo"])))
-        return "\n\n".join([*shown, *(printing.wrap_text(note) for note in self.notes)])
+            texts.append(printing.table(self.table.filter(items=["elbo"])))
+        return "\n\n".join([*texts, *(printing.wrap_text(note) for note in self.notes)])
 
     def _repr_html_(self) -> str:
         """The same in notebooks."""
-        shown = [printing.html_frame("", self._shown(measure), len(self.table)) for measure in MEASURES]
+        parts = [printing.html_frame("", self._shown(measure), len(self.table)) for measure in MEASURES]
         if "elbo" in self.table:
-            shown.append(printing.html_frame("", self.table.filter(items=["elbo"]), len(self.table)))
-        return "".join([*shown, *(f"<p>{printing.html_text(note)}</p>" for note in self.notes)])
+            parts.append(printing.html_frame("", self.table.filter(items=["elbo"]), len(self.table)))
+        return "".join([*parts, *(f"<p>{printing.html_text(note)}</p>" for note in self.notes)])
 
     def _shown(self, measure: str) -> "pd.DataFrame":
         """The columns of one measure under short heads."""
@@ -114,18 +114,18 @@ def compare_models(
     does not measure predictions for new groups: compare results of ``cross_validate(model, groups=…)`` for these. A
     difference of less than two of its standard errors may well be chance.
     """
-    found = _read(models, refits)
-    _require_same_rows(found)
-    name, members = _groups(found, groups)
-    order = sorted(found, key=lambda key: found[key].log_loss.value)
-    table, first = _table(found, order, members), found[order[0]]
+    by_name = _collect(models, refits)
+    _check_same_rows(by_name)
+    name, members = _groups(by_name, groups)
+    order = sorted(by_name, key=lambda key: by_name[key].log_loss.value)
+    table, first = _table(by_name, order, members), by_name[order[0]]
     notes = [f"{len(first.rows)} rows, left out by {first.scheme}. {ABOUT_ROWS}"]
     if members is not None:
         notes.append(f"group se: with the {len(np.unique(members))} groups of {name} as independent units.")
-    notes += _about_methods(found)
+    notes += _about_methods(by_name)
     if first.method and name is not None:
         notes.append(ABOUT_NEW_GROUPS.format(name))
-    if "elbo" in table and len({one.powers for one in found.values() if one.powers}) > 1:
+    if "elbo" in table and len({preds.powers for preds in by_name.values() if preds.powers}) > 1:
         table = table.drop(columns="elbo")
         notes.append("ELBOs are not shown: those of fits with different likelihood powers are not comparable.")
     elif "elbo" in table:
@@ -133,24 +133,24 @@ def compare_models(
     return ModelComparison(table, tuple(notes))
 
 
-def _about_methods(found: Mapping[str, LeftOutPredictions]) -> Iterator[str]:
-    """How rows were left out, model by model where that differs."""
+def _about_methods(by_name: Mapping[str, LeftOutPredictions]) -> Iterator[str]:
+    """Notes on how rows were left out, by model if methods differ."""
     methods: dict[str, list[str]] = {}
-    for key, one in found.items():
-        methods.setdefault(one.method, []).append(key)
+    for key, preds in by_name.items():
+        methods.setdefault(preds.method, []).append(key)
     if not all(methods):
         return
     named = "; ".join(f"{method} ({', '.join(keys)})" for method, keys in methods.items())
     yield f"Method: {named if len(methods) > 1 else next(iter(methods))}."
-    doubts = dict.fromkeys(f"{key}: {one.doubt}" for key, one in found.items() if one.doubt is not None)
+    doubts = dict.fromkeys(f"{key}: {preds.doubt}" for key, preds in by_name.items() if preds.doubt is not None)
     if any(method.startswith(APPROXIMATE) for method in methods):
-        yield ABOUT_APPROXIMATION + "".join(f" It may be far off for {one}." for one in doubts)
+        yield ABOUT_APPROXIMATION + "".join(f" It may be far off for {preds}." for preds in doubts)
     elif doubts:
         yield ABOUT_FOLDS.format("; ".join(doubts))
 
 
 def _table(
-    found: Mapping[str, LeftOutPredictions], order: list[str], members: NDArray[np.intp] | None
+    predictions: Mapping[str, LeftOutPredictions], order: list[str], members: NDArray[np.intp] | None
 ) -> "pd.DataFrame":
     """One row for each model; differences are to the best one."""
     import pandas as pd
@@ -159,54 +159,54 @@ def _table(
     for key in order:
         line: dict[str, float] = {}
         for measure in MEASURES:
-            own, of_best = (getattr(found[one], measure) for one in (key, order[0]))
-            line |= _columns(measure, own, members)
-            line |= _columns(f"{measure}_difference", own - of_best, members)
-        lines.append(line | ({} if np.isnan(found[key].bound) else {"elbo": found[key].bound}))
+            of_model, of_best = (getattr(predictions[name], measure) for name in (key, order[0]))
+            line |= _columns(measure, of_model, members)
+            line |= _columns(f"{measure}_difference", of_model - of_best, members)
+        lines.append(line | ({} if np.isnan(predictions[key].bound) else {"elbo": predictions[key].bound}))
     return pd.DataFrame(lines, index=pd.Index(order, name="model"))
 
 
 def _columns(name: str, measure: Measure, members: NDArray[np.intp] | None) -> dict[str, float]:
-    found = {name: measure.value, f"{name}_se": measure.se}
-    return found if members is None else found | {f"{name}_group_se": measure.group_se(members)}
+    columns = {name: measure.value, f"{name}_se": measure.se}
+    return columns if members is None else columns | {f"{name}_group_se": measure.group_se(members)}
 
 
-def _read(models: Any, refits: int | None) -> dict[str, LeftOutPredictions]:
-    """The left-out predictions of each model, by name; in the same folds for all where one needs them."""
+def _collect(models: Any, refits: int | None) -> dict[str, LeftOutPredictions]:
+    """Left-out predictions by model name; all in the same folds if one model needs folds."""
     if not isinstance(models, Mapping):
         raise TypeError(f"compare_models takes a dict of models by name; got {type(models).__name__}.")
     if not models:
         raise ValueError("compare_models: the dict is empty; give it models by name, such as {'a': fit1, 'b': fit2}.")
-    for name, one in models.items():
-        if not isinstance(one, Predicted) or isinstance(one, type):
+    for name, model in models.items():
+        if not isinstance(model, LeftOutPredictor) or isinstance(model, type):
             raise TypeError(
-                f"compare_models takes fits of a Model, fitted estimators or results of cross_validate; {name!r} is "
-                f"{type(one).__name__}."
+                f"compare_models takes fits of a Model, fitted estimators or results of cross_validate; {name!r} "
+                f"is {type(model).__name__}."
             )
-    found = {str(name): _asked(name, one, refits=refits) for name, one in models.items()}
-    folds = min((one.folds for one in found.values() if one.folds is not None), default=None)
+    by_name = {str(name): _predict(name, model, refits=refits) for name, model in models.items()}
+    folds = min((model.folds for model in by_name.values() if model.folds is not None), default=None)
     if folds is not None:
-        others = {name: one for name, one in models.items() if found[str(name)].folds != folds}
-        found |= {str(name): _asked(name, one, refits=refits, folds=folds) for name, one in others.items()}
-    return found
+        others = {name: model for name, model in models.items() if by_name[str(name)].folds != folds}
+        by_name |= {str(name): _predict(name, model, refits=refits, folds=folds) for name, model in others.items()}
+    return by_name
 
 
-def _asked(name: Any, one: Any, **settings: int | None) -> LeftOutPredictions:
-    """The left-out predictions of a model; a cross-validation has made its own already."""
+def _predict(name: Any, model: Any, **settings: int | None) -> LeftOutPredictions:
+    """Left-out predictions of a model; settings do not apply to a cross-validation."""
     try:
-        return one.left_out_predictions(**({} if isinstance(one, CrossValidation) else settings))
+        return model.left_out_predictions(**({} if isinstance(model, CrossValidation) else settings))
     except ValueError as error:
         raise ValueError(f"compare_models, model {name!r}: {error}") from error
 
 
-def _require_same_rows(found: Mapping[str, LeftOutPredictions]) -> None:
-    """Refuse models whose left-out rows can't be paired."""
-    (first, one), *others = found.items()
+def _check_same_rows(by_name: Mapping[str, LeftOutPredictions]) -> None:
+    """Raise if the left-out rows of the models cannot be paired."""
+    (first, one), *others = by_name.items()
     for name, other in others:
         if one.scheme != other.scheme:
             raise ValueError(
-                f"compare_models: {first!r} is by {one.scheme} and {name!r} by {other.scheme}; leave rows out in the "
-                "same way."
+                f"compare_models: {first!r} is by {one.scheme} and {name!r} by {other.scheme}; leave rows out in "
+                "the same way."
             )
         if len(one.rows) != len(other.rows):
             what = f"have {len(one.rows)} and {len(other.rows)} rows"
@@ -219,17 +219,17 @@ def _require_same_rows(found: Mapping[str, LeftOutPredictions]) -> None:
         else:
             continue
         raise ValueError(
-            f"compare_models: {first!r} and {name!r} {what}. All models must be of the same rows in the same order, "
-            "with the same outcome and weights: take out rows with missing values before all fits."
+            f"compare_models: {first!r} and {name!r} {what}. All models must be of the same rows in the same "
+            "order, with the same outcome and weights: take out rows with missing values before all fits."
         )
 
 
-def _groups(found: Mapping[str, LeftOutPredictions], asked: str | None) -> tuple[str | None, NDArray[np.intp] | None]:
-    """The factor whose groups are taken as independent, and the group of each row."""
-    known = {name: members for one in found.values() for name, members in one.groups.items()}
-    if asked is not None and asked not in known:
-        raise ValueError(f"compare_models: no model has the groups {asked!r}; there are {list(known)}.")
-    if not known:
+def _groups(by_name: Mapping[str, LeftOutPredictions], name: str | None) -> tuple[str | None, NDArray[np.intp] | None]:
+    """Name of the grouping factor for clustered standard errors, and the group of each row; None without groups."""
+    factors = {name: members for preds in by_name.values() for name, members in preds.groups.items()}
+    if name is not None and name not in factors:
+        raise ValueError(f"compare_models: no model has the groups {name!r}; there are {list(factors)}.")
+    if not factors:
         return None, None
-    name = asked if asked is not None else max(known, key=lambda one: len(np.unique(known[one])))
-    return name, known[name]
+    name = name if name is not None else max(factors, key=lambda preds: len(np.unique(factors[preds])))
+    return name, factors[name]

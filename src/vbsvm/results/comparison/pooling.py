@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Pooled:
-    """Coefficients of several fits, pooled: means, standard errors and degrees of freedom.
+    """Pooled coefficients of several fits: estimates, standard errors and degrees of freedom.
 
     ``within`` and ``between`` are the mean of the fits' variances and the variance of their coefficients;
-    ``missing_information`` is the share of the information about each coefficient that is missing.
+    ``missing_information`` is each coefficient's fraction of missing information.
     """
 
     names: tuple[str, ...]
@@ -36,11 +36,11 @@ class Pooled:
 
     @property
     def standard_errors(self) -> Array:
-        """Roots of within + (1 + 1/m) between."""
+        """Standard errors: square roots of within + (1 + 1/m) between."""
         return np.sqrt(self.within + (1 + 1 / self.n_fits) * self.between)
 
     def summary(self, level: float = 0.95) -> "pd.DataFrame":
-        """One row for each coefficient, with an interval by Student's t, and what share of information is missing."""
+        """One row for each coefficient, with a Student's t interval and the fraction of missing information."""
         import pandas as pd
 
         check_level("summary", level)
@@ -81,22 +81,22 @@ def pool(fits: Sequence[Any], covariance: str | None = None) -> Pooled:
     covariance : str, default None
         Which spreads of the fits; see ``Fit.summary``. The default is that of their tables.
     """
-    found = [_of_two_classes(one) for one in _read(fits)]
-    tables = [one.summary(covariance=covariance) for one in found]
+    models = [_binary_fit(fit) for fit in _check_fits(fits)]
+    tables = [fit.summary(covariance=covariance) for fit in models]
     names = tuple(map(str, tables[0].index))
-    for k, (one, table) in enumerate(zip(found, tables, strict=True)):
+    for k, (fit, table) in enumerate(zip(models, tables, strict=True)):
         if tuple(map(str, table.index)) != names:
             raise ValueError(f"pool: fit {k} has other coefficients than the first: only fits of one model are pooled.")
-        if _n_rows(one) != _n_rows(found[0]):
+        if _n_rows(fit) != _n_rows(models[0]):
             raise ValueError(
-                f"pool: fit {k} has {_n_rows(one)} rows, and the first has {_n_rows(found[0])}: fits are to be of the "
+                f"pool: fit {k} has {_n_rows(fit)} rows, and the first has {_n_rows(models[0])}: fits are to be of the "
                 "same rows, whose missing values were filled in differently."
             )
         if not np.isfinite(table["sd"]).all():
             name = names[int(np.argmin(np.isfinite(table["sd"])))]
             raise ValueError(f"pool: fit {k} has no standard deviation of {name!r}: ask for another covariance=….")
     estimates, errors = (np.stack([table[name].to_numpy() for table in tables]) for name in ("coefficient", "sd"))
-    return rubin(names, estimates, np.square(errors), _n_rows(found[0]) - len(names))
+    return rubin(names, estimates, np.square(errors), _n_rows(models[0]) - len(names))
 
 
 def rubin(names: tuple[str, ...], estimates: Array, variances: Array, complete_degrees: float) -> Pooled:
@@ -108,11 +108,11 @@ def rubin(names: tuple[str, ...], estimates: Array, variances: Array, complete_d
     within, between = variances.mean(axis=0), estimates.var(axis=0, ddof=1)
     added = (1 + 1 / m) * between
     total = within + added
-    share = np.divide(added, total, out=np.zeros_like(total), where=total > 0)
+    fraction = np.divide(added, total, out=np.zeros_like(total), where=total > 0)
     with np.errstate(divide="ignore"):
-        by_fits = (m - 1) / np.square(share)
+        by_fits = (m - 1) / np.square(fraction)
     complete = max(float(complete_degrees), 1.0)
-    by_rows = (complete + 1) / (complete + 3) * complete * (1 - share)
+    by_rows = (complete + 1) / (complete + 3) * complete * (1 - fraction)
     degrees = 1 / (1 / by_fits + 1 / np.maximum(by_rows, 1e-300))
     ratio = np.divide(added, within, out=np.full_like(total, np.inf), where=within > 0)
     with np.errstate(invalid="ignore"):
@@ -120,17 +120,17 @@ def rubin(names: tuple[str, ...], estimates: Array, variances: Array, complete_d
     return Pooled(names, m, estimates.mean(axis=0), within, between, degrees, np.where(added > 0, missing, 0.0))
 
 
-def _read(fits: Sequence[Any]) -> list[Any]:
-    found = list(fits)
-    if len(found) < 2:
-        raise ValueError(f"pool: at least two fits are needed; got {len(found)}.")
-    return found
+def _check_fits(fits: Sequence[Any]) -> list[Any]:
+    models = list(fits)
+    if len(models) < 2:
+        raise ValueError(f"pool: at least two fits are needed; got {len(models)}.")
+    return models
 
 
-def _of_two_classes(fit: Any) -> Fit:
-    """The only model of a fit or of an estimator."""
+def _binary_fit(fit: Any) -> Fit:
+    """The single fit of a binary model; raise for other objects and for several classes."""
     fits = [fit] if isinstance(fit, Fit) else getattr(fit, "fit_", None)
-    if not isinstance(fits, list | tuple) or not all(isinstance(one, Fit) for one in fits):
+    if not isinstance(fits, list | tuple) or not all(isinstance(part, Fit) for part in fits):
         raise TypeError(f"pool: fits of VBSVC or Model are needed; got {fit!r}.")
     if len(fits) != 1:
         raise ValueError("pool: with several classes pool those of one class, as in [clf.fit_[0] for clf in …].")

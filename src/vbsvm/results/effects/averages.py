@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from vbsvm.results.fit import Fit
 
 # More of a sampler's draws would tell nothing that a table shows.
-MOST_DRAWS = 1000
+MAX_DRAWS = 1000
 # Numbers that are held at once.
-AT_ONCE = 2**22
+MAX_NUMBERS = 2**22
 # The step of numeric derivatives by the score, in units of the score where that is large.
 STEP = 1e-5
 # Fewer rows tell nothing of a link.
-FEWEST_ROWS = 30
+MIN_ROWS = 30
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Averaged:
-    """Numbers, and how they answer to the coefficients of each model (numbers × coefficients); or their draws.
+class AverageEstimate:
+    """Estimates and their gradients by the coefficients of each model (estimates × coefficients); or their draws.
 
     The last column of a gradient is the standard deviation that the link's slope causes on its own.
     """
@@ -48,31 +48,33 @@ class Averaged:
     gradients: tuple[Array, ...]
     draws: Array | None = None
 
-    def minus(self, other: "Averaged") -> "Averaged":
+    def minus(self, other: "AverageEstimate") -> "AverageEstimate":
         """Differences."""
-        gradients = tuple(one - two for one, two in zip(self.gradients, other.gradients, strict=True))
+        gradients = tuple(a - b for a, b in zip(self.gradients, other.gradients, strict=True))
         draws = None if self.draws is None or other.draws is None else self.draws - other.draws
-        return Averaged(self.value - other.value, gradients, draws)
+        return AverageEstimate(self.value - other.value, gradients, draws)
 
-    def logs(self) -> "Averaged":
+    def logs(self) -> "AverageEstimate":
         """Logarithms of probabilities."""
-        return self._mapped(np.log, lambda p: 1.0 / p)
+        return self._transform(np.log, lambda p: 1.0 / p)
 
-    def logits(self) -> "Averaged":
+    def logits(self) -> "AverageEstimate":
         """Log odds of probabilities."""
-        return self._mapped(logit, lambda p: 1.0 / (p * (1.0 - p)))
+        return self._transform(logit, lambda p: 1.0 / (p * (1.0 - p)))
 
-    def _mapped(self, function: Callable[[Array], Array], slope: Callable[[Array], Array]) -> "Averaged":
+    def _transform(self, function: Callable[[Array], Array], slope: Callable[[Array], Array]) -> "AverageEstimate":
         with np.errstate(divide="ignore", invalid="ignore"):
             factor = slope(self.value)[:, None]
-            gradients = tuple(factor * one for one in self.gradients)
-            return Averaged(function(self.value), gradients, None if self.draws is None else function(self.draws))
+            gradients = tuple(factor * gradient for gradient in self.gradients)
+            return AverageEstimate(
+                function(self.value), gradients, None if self.draws is None else function(self.draws)
+            )
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """On which scale intervals are symmetric: the way back from there, and its slope by what it gives."""
+    """Scale on which intervals are symmetric: its inverse, and the derivative of that as a function of its value."""
 
     back: Callable[[Array], Array]
     slope: Callable[[Array], Array]
@@ -86,10 +88,10 @@ LOGITS = Scale(expit, lambda p: p * (1.0 - p))
 @final
 @dataclass(frozen=True, eq=False)
 class Link:
-    """How the slope a of a link ψ(f) is known: its maximum likelihood given the scores.
+    """Uncertainty of the slope a of a link ψ(f), estimated by maximum likelihood given the scores.
 
-    ``response`` is −∂ log a/∂θ, and ``sd`` the standard deviation of log a where the coefficients θ are known. Together
-    they replace the coefficients' own spread in the direction of their size, which probabilities do not depend on.
+    ``response`` is −∂ log a/∂θ, and ``sd`` the standard deviation of log a given the coefficients θ. Together
+    they replace the coefficients' own variance in the direction of their size, on which probabilities do not depend.
     """
 
     response: Array
@@ -97,16 +99,16 @@ class Link:
 
     @staticmethod
     def learn(fit: "Fit", encoded: Encoded, weights: Array, n_rows: float) -> "Link | None":
-        """From rows like those of the fit, which had ``n_rows``; None where nothing was learned, or rows are too few.
+        """Estimate from rows like the ``n_rows`` of the fit; None without a calibration, or with too few rows.
 
         With ψ the log odds: ∂ log a/∂θ = −Σ p(1 − p) ψ ψ′ c / Σ p(1 − p) ψ².
         """
         calibration = fit._link
-        if not isinstance(calibration, Calibration) or len(weights) < FEWEST_ROWS:
+        if not isinstance(calibration, Calibration) or len(weights) < MIN_ROWS:
             return None
-        found = odds_scores(fit, encoded)
+        scores = odds_scores(fit, encoded)
         up, middle, down = (
-            prediction.log_odds([replace(found, mean=found.mean + way * STEP)], [calibration])[:, 0]
+            prediction.log_odds([replace(scores, mean=scores.mean + way * STEP)], [calibration])[:, 0]
             for way in (1.0, 0.0, -1.0)
         )
         p, psi = expit(middle), middle - calibration.offset
@@ -121,10 +123,10 @@ class Link:
 @final
 @dataclass(frozen=True, eq=False)
 class Models:
-    """The models that together give probabilities: one of two classes, or one for each of several; and their spreads.
+    """Models that give the class probabilities (one, or one for each of several classes), and their covariances.
 
-    Fits of one class against the rest have no joint covariance. Their parts are added as if all erred together, so that
-    intervals of several classes are rather too wide. A ``link`` is that of two classes; None is held.
+    Fits of one class against the rest have no joint covariance: standard errors are added as if fully correlated, so
+    that intervals of several classes are conservative. ``link`` is that of two classes, or None if taken as fixed.
     """
 
     fits: "Sequence[Fit]"
@@ -138,121 +140,121 @@ class Models:
         rows: Callable[[], tuple[Encoded, Array]],
         n_rows: float,
     ) -> "Models":
-        """Models whose link is learned from ``rows`` and their weights, where a covariance is shown and not draws."""
+        """Models, with the uncertainty of a binary link from ``rows`` and their weights unless draws are shown."""
         if len(fits) > 1 or isinstance(intervals[0], Sampled):
             return Models(fits, intervals)
         return Models(fits, intervals, Link.learn(fits[0], *rows(), n_rows))
 
     @property
     def by_draws(self) -> bool:
-        """Whether draws are shown, and not a covariance."""
-        return all(isinstance(one, Sampled) for one in self.intervals)
+        """Whether intervals are quantiles of draws instead of by a covariance."""
+        return all(isinstance(intervals, Sampled) for intervals in self.intervals)
 
-    def average(self, encoded: Encoded, weights: Array) -> Averaged:
-        """Sums of the rows' probabilities, with weights that are rows × groups; for each group and then class."""
-        found = [odds_scores(fit, encoded) for fit in self.fits]
-        value = (weights.T @ self._chances(found)).ravel()
+    def average(self, encoded: Encoded, weights: Array) -> AverageEstimate:
+        """Weighted sums of probabilities, for each group and class; ``weights`` are rows × groups."""
+        scores = [odds_scores(fit, encoded) for fit in self.fits]
+        value = (weights.T @ self._probabilities(scores)).ravel()
         if self.by_draws:
-            return Averaged(value, (), self._drawn(encoded, found, weights))
-        return Averaged(value, tuple(self._gradient(encoded, found, weights, k) for k in range(len(found))))
+            return AverageEstimate(value, (), self._average_draws(encoded, scores, weights))
+        return AverageEstimate(value, tuple(self._gradient(encoded, scores, weights, k) for k in range(len(scores))))
 
-    def _chances(self, found: Sequence[Scores], links: Sequence[prediction.Link | None] | None = None) -> Array:
-        """Probabilities, rows × classes; of two classes that of the second alone."""
+    def _probabilities(self, scores: Sequence[Scores], links: Sequence[prediction.Link | None] | None = None) -> Array:
+        """Probabilities, rows × classes; for two classes that of the second only."""
         links = [fit._link for fit in self.fits] if links is None else links
-        chances = prediction.probabilities(prediction.log_odds(found, links))
-        return chances[:, 1:] if len(found) == 1 else chances
+        chances = prediction.probabilities(prediction.log_odds(scores, links))
+        return chances[:, 1:] if len(scores) == 1 else chances
 
-    def _slopes(self, found: Sequence[Scores], k: int) -> Array:
-        """∂p/∂f of each row by the score of the k-th model, rows × classes; central differences."""
-        f = found[k].mean
+    def _slopes(self, scores: Sequence[Scores], k: int) -> Array:
+        """Derivatives ∂p/∂f of each row by the score of the k-th model, rows × classes, by central differences."""
+        f = scores[k].mean
         step = STEP * np.maximum(1.0, np.abs(f))
-        up, down = (self._chances(_moved(found, k, f + way * step)) for way in (1.0, -1.0))
+        up, down = (self._probabilities(_with_mean(scores, k, f + way * step)) for way in (1.0, -1.0))
         return (up - down) / (2.0 * step[:, None])
 
-    def _gradient(self, encoded: Encoded, found: Sequence[Scores], weights: Array, k: int) -> Array:
-        slopes, pieces = self._slopes(found, k), []
-        for some in _runs(weights.shape[1], len(slopes) * slopes.shape[1]):
-            of_rows = (weights[:, some, None] * slopes[:, None, :]).reshape(len(slopes), -1)
+    def _gradient(self, encoded: Encoded, scores: Sequence[Scores], weights: Array, k: int) -> Array:
+        slopes, pieces = self._slopes(scores, k), []
+        for run in _slices(weights.shape[1], len(slopes) * slopes.shape[1]):
+            of_rows = (weights[:, run, None] * slopes[:, None, :]).reshape(len(slopes), -1)
             pieces.append(summed_slopes(self.fits[k], encoded, of_rows).T)
         gradient = np.concatenate(pieces)
         if self.link is None:
             return np.column_stack([gradient, np.zeros(len(gradient))])
-        by_slope = weights.T @ self._by_slope(found[k], self.fits[k]._link)
+        by_slope = weights.T @ self._by_slope(scores[k], self.fits[k]._link)
         return np.column_stack([gradient - by_slope * self.link.response, by_slope * self.link.sd])
 
-    def _by_slope(self, found: Scores, calibration: prediction.Link | None) -> Array:
+    def _by_slope(self, scores: Scores, calibration: prediction.Link | None) -> Array:
         """∂p/∂ log a of each row, in a column."""
         assert isinstance(calibration, Calibration)
-        up, down = (self._chances([found], [calibration.times(np.exp(way * STEP))]) for way in (1.0, -1.0))
+        up, down = (self._probabilities([scores], [calibration.scaled(np.exp(way * STEP))]) for way in (1.0, -1.0))
         return (up - down) / (2.0 * STEP)
 
-    def _drawn(self, encoded: Encoded, found: Sequence[Scores], weights: Array) -> Array:
-        """The averages at a sampler's draws of the coefficients, draws × numbers."""
-        changes = [_changes(one) for one in self.intervals if isinstance(one, Sampled)]
+    def _average_draws(self, encoded: Encoded, scores: Sequence[Scores], weights: Array) -> Array:
+        """Averages at each draw of the coefficients, draws × estimates."""
+        changes = [_centred_draws(model) for model in self.intervals if isinstance(model, Sampled)]
         n_rows, pieces = len(weights), []
-        for some in _runs(len(changes[0]), n_rows * len(found)):
-            size = some.stop - some.start
-            moved = [
+        for run in _slices(len(changes[0]), n_rows * len(scores)):
+            size = run.stop - run.start
+            shifted = [
                 Scores(
-                    (one.mean[:, None] + score_changes(fit, encoded, change[some])).ravel(),
-                    np.repeat(one.variance, size),
-                    np.repeat(one.from_unknown, size),
-                    None if one.departures is None else np.repeat(one.departures, size, axis=0),
+                    (model.mean[:, None] + score_changes(fit, encoded, change[run])).ravel(),
+                    np.repeat(model.variance, size),
+                    np.repeat(model.from_unknown, size),
+                    None if model.departures is None else np.repeat(model.departures, size, axis=0),
                 )
-                for fit, one, change in zip(self.fits, found, changes, strict=True)
+                for fit, model, change in zip(self.fits, scores, changes, strict=True)
             ]
-            chances = self._chances(moved).reshape(n_rows, -1)
+            chances = self._probabilities(shifted).reshape(n_rows, -1)
             sums = (weights.T @ chances).reshape(weights.shape[1], size, -1)
             pieces.append(sums.transpose(1, 0, 2).reshape(size, -1))
         return np.concatenate(pieces)
 
-    def interval(self, of: Averaged, level: float, scale: Scale) -> tuple[Array, Array, Array, Array]:
-        """Estimates on the scale of the user, their standard deviations, and intervals."""
+    def interval(self, of: AverageEstimate, level: float, scale: Scale) -> tuple[Array, Array, Array, Array]:
+        """Estimates, standard errors, and lower and upper ends of intervals, on the user's scale."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             estimate, chances = scale.back(of.value), [0.5 - 0.5 * level, 0.5 + 0.5 * level]
             if of.draws is not None:
                 lower, upper = np.quantile(of.draws, chances, axis=0)
                 return estimate, scale.back(of.draws).std(axis=0), scale.back(lower), scale.back(upper)
-            sd, reach = self._spread(of.gradients, chances[1])
+            sd, reach = self._half_widths(of.gradients, chances[1])
             known = np.isfinite(of.value)  # else a probability is 0 or 1 to rounding, and nothing is left to doubt
             lower, upper = (np.where(known, scale.back(of.value + way * reach), estimate) for way in (-1.0, 1.0))
             return estimate, np.where(known, scale.slope(estimate) * sd, 0.0), lower, upper
 
-    def _spread(self, gradients: Sequence[Array], chance: float) -> tuple[Array, Array]:
-        """Standard deviations, and how far intervals reach."""
+    def _half_widths(self, gradients: Sequence[Array], chance: float) -> tuple[Array, Array]:
+        """Standard errors, and half widths of intervals."""
         sd, reach = (np.zeros(len(gradients[0])) for _ in range(2))
         for fit, intervals, of_model in zip(self.fits, self.intervals, gradients, strict=True):
-            for j, (*gradient, own) in enumerate(of_model):
+            for j, (*gradient, by_link) in enumerate(of_model):
                 t = np.array(gradient)
                 spread, (end,), _ = intervals.combination(t, [chance])
-                reached = end - float(t @ fit.posterior.mean)
-                total = float(np.hypot(spread, own))
+                distance = end - float(t @ fit.posterior.mean)
+                total = float(np.hypot(spread, by_link))
                 sd[j] += total
-                reach[j] += total * (reached / spread if spread > 0 else float(ndtri(chance)))
+                reach[j] += total * (distance / spread if spread > 0 else float(ndtri(chance)))
         return sd, reach
 
 
-def _changes(sampled: Sampled) -> Array:
-    """Draws of the columns' coefficients, as distances from their mean."""
+def _centred_draws(sampled: Sampled) -> Array:
+    """Draws of the columns' coefficients minus their mean."""
     draws = sampled.sample.flat[:, : sampled.plan.n_fixed]
-    chosen = np.linspace(0, len(draws) - 1, min(len(draws), MOST_DRAWS)).astype(np.intp)
+    chosen = np.linspace(0, len(draws) - 1, min(len(draws), MAX_DRAWS)).astype(np.intp)
     return draws[chosen] - sampled.mean
 
 
-def _moved(found: Sequence[Scores], k: int, mean: Array) -> list[Scores]:
-    """The same scores, but for those of one model."""
-    return [replace(one, mean=mean) if j == k else one for j, one in enumerate(found)]
+def _with_mean(scores: Sequence[Scores], k: int, mean: Array) -> list[Scores]:
+    """Scores with the mean of the k-th model replaced."""
+    return [replace(of_model, mean=mean) if j == k else of_model for j, of_model in enumerate(scores)]
 
 
-def _runs(n: int, numbers_each: int) -> list[slice]:
-    """Runs of so many things that the numbers of each run can be held."""
-    size = max(1, AT_ONCE // max(numbers_each, 1))
+def _slices(n: int, numbers_each: int) -> list[slice]:
+    """Slices of range(n) whose numbers fit in memory at once."""
+    size = max(1, MAX_NUMBERS // max(numbers_each, 1))
     return [slice(begin, min(begin + size, n)) for begin in range(0, n, size)]
 
 
-def shares(weights: Array, codes: NDArray[np.intp], n_groups: int) -> Array:
-    """The share of each row in the average of its group, rows × groups; rows without a group (−1) have none."""
-    found = np.zeros((len(weights), n_groups))
+def weights_in_groups(weights: Array, codes: NDArray[np.intp], n_groups: int) -> Array:
+    """Normalised weights of rows within their group, rows × groups; 0 for rows without a group (−1)."""
+    matrix = np.zeros((len(weights), n_groups))
     inside = codes >= 0
-    found[np.flatnonzero(inside), codes[inside]] = weights[inside]
-    return found / found.sum(axis=0)
+    matrix[np.flatnonzero(inside), codes[inside]] = weights[inside]
+    return matrix / matrix.sum(axis=0)

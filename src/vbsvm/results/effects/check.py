@@ -17,7 +17,7 @@ from vbsvm.design import frames
 from vbsvm.inference.covariance.kinds import ADVICE
 from vbsvm.results.comparison.leave_one_out import left_out_rows
 from vbsvm.results.effects.rows import EffectRows, GivenRows, groups_of, is_discrete
-from vbsvm.results.fit_predictions import known_outcome
+from vbsvm.results.fit_predictions import observed_classes
 
 if TYPE_CHECKING:
     from vbsvm.results.fit import Fit
@@ -37,7 +37,7 @@ NOT_CHECKED = (
 @final
 @dataclass(frozen=True, eq=False)
 class Misfit:
-    """The cell in which mean prediction and observed proportion differ most clearly."""
+    """Cell with the largest z² between mean prediction and observed proportion."""
 
     cell: int
     predicted: float
@@ -53,7 +53,7 @@ def misfit(
     groups: Sequence[NDArray[np.intp]] = (),
     level: float = LEVEL,
 ) -> Misfit | None:
-    """Test whether the predictions are those of the observations in all cells; None where they may be.
+    """Test calibration in cells by χ²: the worst cell, or None if the test does not reject.
 
     The statistic is the sum of z² over the cells in which mean prediction and observed proportion differ by more than
     the tolerance, compared with χ² of as many degrees of freedom as there are cells. A cell's variance is that of the
@@ -83,8 +83,8 @@ def misfit(
     return Misfit(int(names[worst]), float(predicted[worst]), float(observed[worst]), float(n[worst]))
 
 
-def parts_of(values: Array) -> NDArray[np.intp]:
-    """The fifth that each number lies in, or fewer parts where numbers are tied; −1 where it is missing."""
+def quantile_bins(values: Array) -> NDArray[np.intp]:
+    """Quintile of each number, or fewer bins if numbers are tied; −1 if missing."""
     known = np.isfinite(values)
     edges = np.unique(np.quantile(values[known], np.arange(1, N_PARTS) / N_PARTS)) if known.any() else np.empty(0)
     return np.where(known, np.searchsorted(edges, values), -1)
@@ -93,9 +93,9 @@ def parts_of(values: Array) -> NDArray[np.intp]:
 @final
 @dataclass(frozen=True, eq=False)
 class KnownRows:
-    """Observations with their outcomes and predicted probabilities, observations × classes; of two that of the second.
+    """Observations with outcomes and predicted probabilities, rows × classes; for two classes the second only.
 
-    ``left_out`` says that each was predicted without itself; else they are new to the fit.
+    ``left_out`` marks leave-one-out predictions of training rows; else the rows are new to the fit.
     """
 
     rows: EffectRows
@@ -105,27 +105,31 @@ class KnownRows:
     left_out: bool
 
     @staticmethod
-    def of_training(fits: "Sequence[Fit]", rows: EffectRows, given: GivenRows) -> "KnownRows | None":
-        """The observations of the fit, each predicted without itself; None where this can't be known of each."""
+    def from_training(fits: "Sequence[Fit]", rows: EffectRows, given: GivenRows) -> "KnownRows | None":
+        """Training observations with leave-one-out predictions; None if not available for every row."""
         try:
-            found = left_out_rows(fits)
+            left_out = left_out_rows(fits)
         except ValueError:  # the data have been changed since
             return None
-        if found.rows is None or given.kept is None or not np.array_equal(found.rows, given.kept):
+        if left_out.rows is None or given.kept is None or not np.array_equal(left_out.rows, given.kept):
             return None
-        truth = (found.truth[:, None] == np.arange(found.log_chances.shape[1])).astype(np.float64)
-        some = slice(1, None) if len(fits) == 1 else slice(None)
+        truth = (left_out.truth[:, None] == np.arange(left_out.log_probabilities.shape[1])).astype(np.float64)
+        classes = slice(1, None) if len(fits) == 1 else slice(None)
         return KnownRows(
-            rows, truth[:, some], np.exp(found.log_chances[:, some]), tuple(found.groups.values()), left_out=True
+            rows,
+            truth[:, classes],
+            np.exp(left_out.log_probabilities[:, classes]),
+            tuple(left_out.groups.values()),
+            left_out=True,
         )
 
     @staticmethod
-    def of_new(fit: "Fit", rows: EffectRows, given: GivenRows) -> "KnownRows | None":
-        """Observations of a formula's data, as far as these have the outcome."""
+    def from_new_data(fit: "Fit", rows: EffectRows, given: GivenRows) -> "KnownRows | None":
+        """Observations of new data, or None if these lack the outcome."""
         if fit.reader is None or fit.reader.parts.outcome not in frames.names_of(given.data):
             return None
         try:
-            truth = known_outcome(fit, given.data) == fit.classes[1]
+            truth = observed_classes(fit, given.data) == fit.classes[1]
         except (ValueError, TypeError):  # some outcomes are missing, or are none of the classes
             return None
         truth = truth if given.kept is None else truth[given.kept]
@@ -136,7 +140,7 @@ class KnownRows:
         )
 
     def observed(self, values: Sequence[tuple[str, Any]], codes: NDArray[np.intp], n_groups: int) -> Array:
-        """Proportions of the classes among rows that have these values, by group of rows; NaN where there are none.
+        """Observed class proportions among rows with these values, by group of rows; NaN without such rows.
 
         A number with many values has no cells: there the proportions are NaN.
         """
@@ -145,51 +149,54 @@ class KnownRows:
             inside &= np.asarray(self.rows.column(name) == value, dtype=bool) & is_discrete(self.rows, name)
         weights = self.rows.weights * inside
         sums = np.stack(
-            [np.bincount(codes[inside], one[inside], minlength=n_groups) for one in (weights * self.truth.T)]
+            [
+                np.bincount(codes[inside], indicator[inside], minlength=n_groups)
+                for indicator in (weights * self.truth.T)
+            ]
         )
         with np.errstate(invalid="ignore"):
             return (sums / np.bincount(codes[inside], weights[inside], minlength=n_groups)).T.ravel()
 
     def caution(self, what: str, variables: Sequence[str], by: Sequence[str], classes: NDArray[Any]) -> str | None:
-        """What is wrong with the probabilities in the cells of these variables; None where nothing is."""
+        """Caution if probabilities are not calibrated in the cells of these variables, or None."""
         codes, labels = self._cells(what, variables, by)
-        shown = classes[1:] if self.chances.shape[1] == 1 else classes
-        for k, label in enumerate(shown):
-            rest = self.chances[:, k], self.truth[:, k], self.rows.weights, self.groups, LEVEL / len(shown)
-            found = misfit(codes, *rest)
-            if found is not None:
+        checked = classes[1:] if self.chances.shape[1] == 1 else classes
+        for k, label in enumerate(checked):
+            columns = self.chances[:, k], self.truth[:, k], self.rows.weights, self.groups, LEVEL / len(checked)
+            worst = misfit(codes, *columns)
+            if worst is not None:
                 how = ", each predicted without itself" if self.left_out else ""
                 return (
-                    f"The mean predicted probability of {label!s} is {found.predicted:.3f} where {labels[found.cell]}, "
-                    f"and the observed proportion is {found.observed:.3f} ({found.n:g} observations{how}): the "
+                    f"The mean predicted probability of {label!s} is {worst.predicted:.3f} where {labels[worst.cell]}, "
+                    f"and the observed proportion is {worst.observed:.3f} ({worst.n:g} observations{how}): the "
                     f"probabilities of this SVM, and effects on them, may mislead. {ADVICE}"
                 )
         return None
 
     def _cells(self, what: str, variables: Sequence[str], by: Sequence[str]) -> tuple[NDArray[np.intp], dict[int, str]]:
-        """The cell of each row, −1 where a value is missing, and what cells are called."""
+        """Cell of each row, −1 if a value is missing, and the labels of cells."""
         codes, keys = groups_of(what, self.rows, by)
         labels = [", ".join(f"{name} is {value!s}" for name, value in zip(by, key, strict=True)) for key in keys]
         for name in variables:
-            own, named = self._levels(name)
-            both = np.where((codes >= 0) & (own >= 0), codes * len(named) + own, -1)
-            labels = [", ".join(filter(None, (one, label))) for label in labels for one in named]
-            codes = both
+            levels, names = self._levels(name)
+            crossed = np.where((codes >= 0) & (levels >= 0), codes * len(names) + levels, -1)
+            labels = [", ".join(filter(None, (one, label))) for label in labels for one in names]
+            codes = crossed
         return codes, dict(enumerate(labels))
 
     def _levels(self, name: str) -> tuple[NDArray[np.intp], list[str]]:
-        """The level of each row in a variable, or its part of the numbers, and what they are called."""
+        """Level or bin of each row in a variable, and the labels of these."""
         import pandas as pd
 
         column = self.rows.column(name)
         if is_discrete(self.rows, name):
             codes, levels = pd.factorize(column, sort=True)
-            return codes.astype(np.intp), [f"{name} is {_plain(level)}" for level in levels]
+            return codes.astype(np.intp), [f"{name} is {_format_level(level)}" for level in levels]
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        codes = parts_of(values)
+        codes = quantile_bins(values)
         ends = [values[codes == k] for k in range(int(codes.max()) + 1)]
-        return codes, [f"{name} is {one.min():.4g} to {one.max():.4g}" for one in ends]
+        return codes, [f"{name} is {values_of_part.min():.4g} to {values_of_part.max():.4g}" for values_of_part in ends]
 
 
-def _plain(level: Any) -> str:
+def _format_level(level: Any) -> str:
     return f"{level:g}" if isinstance(level, float) else str(level)

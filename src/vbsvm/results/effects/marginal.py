@@ -22,9 +22,9 @@ from vbsvm.design.columns import Encoded
 from vbsvm.design.levels import UNSEEN
 from vbsvm.results import tables
 from vbsvm.results.covariance import covariance as covariance_of
-from vbsvm.results.effects.averages import LOGITS, LOGS, PLAIN, Averaged, Models, Scale, shares
+from vbsvm.results.effects.averages import LOGITS, LOGS, PLAIN, AverageEstimate, Models, Scale, weights_in_groups
 from vbsvm.results.effects.check import CHECKED, NOT_CHECKED, KnownRows
-from vbsvm.results.effects.rows import EffectRows, GivenRows, grid, groups_of, known_numbers, names_of, require_input
+from vbsvm.results.effects.rows import EffectRows, GivenRows, check_input, grid, groups_of, known_numbers, names_of
 from vbsvm.results.notes import noted
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ SEVERAL = "The models of several classes are taken to err together, so that inte
 @final
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """The models and classes that effects are about, and the rows that they are averages over, as users have them."""
+    """Models, classes and rows of average effects; ``data`` are the user's, whose type tables follow."""
 
     models: Models
     classes: NDArray[Any]
@@ -59,11 +59,11 @@ class Subject:
 
     @property
     def hinge(self) -> bool:
-        """Whether probabilities are those of a support vector machine, which are to be checked."""
+        """Whether the model is a support vector machine, whose probabilities are checked."""
         return not self.models.fits[0].spec.likelihood.normalised
 
     def checked(self, what: str, variables: Sequence[str], by: Sequence[str]) -> dict[str, str]:
-        """What a table of a hinge fit says of its probabilities: a caution, or that they were or weren't checked."""
+        """Calibration check for a table of a hinge fit: {"caution": text}, or {"check": whether it was checked}."""
         if not self.hinge:
             return {}
         try:
@@ -75,11 +75,11 @@ class Subject:
         return {"check": CHECKED} if caution is None else {"caution": caution}
 
     def encoded(self, changes: Mapping[str, Any], groups: str) -> Encoded:
-        """The rows with inputs set; with ``groups="new"`` all groups are new ones."""
-        found = self.rows.encoded(changes)
+        """Encode the rows with inputs set; with ``groups="new"`` all groups are unseen ones."""
+        encoded = self.rows.encoded(changes)
         if groups == "observed":
-            return found
-        return replace(found, levels=tuple(np.full_like(one, UNSEEN) for one in found.levels))
+            return encoded
+        return replace(encoded, levels=tuple(np.full_like(levels, UNSEEN) for levels in encoded.levels))
 
 
 def subject_of(
@@ -90,38 +90,42 @@ def subject_of(
     covariance: str | None,
     read: Callable[[GivenRows], EffectRows],
 ) -> Subject:
-    """Effects of these models over rows that are given, or over those of the fit; ``read`` knows the columns.
+    """Subject of effects over the given rows, or over those of the fit; ``read`` gives rows with named columns.
 
-    The link is learned from the rows of the fit as long as it holds them, else from those that are given.
+    The link's uncertainty is by the rows of the fit if they are in memory, else by the given ones.
     """
     fit = fits[0]
-    given = GivenRows.of("effects", data, weights, fit._rows)
-    rows, held = read(given), fit._rows is not None and fit._rows.data is not None
+    data_rows = GivenRows.of("effects", data, weights, fit._rows)
+    rows, has_data = read(data_rows), fit._rows is not None and fit._rows.data is not None
 
     def basis() -> tuple[Encoded, Array]:
-        own = read(GivenRows.of("effects", None, None, fit._rows)) if held and data is not None else rows
+        own = read(GivenRows.of("effects", None, None, fit._rows)) if has_data and data is not None else rows
         return own.encoded({}), own.weights
 
     def known() -> KnownRows | None:
-        """The rows themselves where their outcomes are known, else those of the fit."""
-        training = GivenRows.of("effects", None, None, fit._rows) if held else None
-        if training is None or (given.data is training.data and np.array_equal(given.weights, training.weights)):
+        """The given rows if their outcomes are known, else those of the fit."""
+        training = GivenRows.of("effects", None, None, fit._rows) if has_data else None
+        if training is None or (
+            data_rows.data is training.data and np.array_equal(data_rows.weights, training.weights)
+        ):
             return (
-                KnownRows.of_new(fit, rows, given) if training is None else KnownRows.of_training(fits, rows, training)
+                KnownRows.from_new_data(fit, rows, data_rows)
+                if training is None
+                else KnownRows.from_training(fits, rows, training)
             )
-        return KnownRows.of_new(fit, rows, given) or KnownRows.of_training(fits, read(training), training)
+        return KnownRows.from_new_data(fit, rows, data_rows) or KnownRows.from_training(fits, read(training), training)
 
     n_rows = float(rows.weights.sum()) if fit.facts is None else fit.facts.n_rows
-    models = Models.of(fits, [covariance_of(one, covariance) for one in fits], basis, n_rows)
-    return Subject(models, classes, rows, given.data, known)
+    models = Models.of(fits, [covariance_of(fit_of_class, covariance) for fit_of_class in fits], basis, n_rows)
+    return Subject(models, classes, rows, data_rows.data, known)
 
 
 class AverageEffects(ABC):
-    """Tables of average probabilities: methods of a fit and of an estimator, which say what they are about."""
+    """Mixin with tables of average predicted probabilities, for fits and estimators."""
 
     @abstractmethod
     def _effects_subject(self, data: Any, weights: str | ArrayLike | None, covariance: str | None) -> Subject:
-        """Models, classes and rows that effects are about."""
+        """Models, classes and rows of the effects."""
 
     def effects(
         self,
@@ -172,7 +176,7 @@ class AverageEffects(ABC):
         proportions; NaN where the outcomes or the cells are not known. Without outcomes the note says so.
         """
         chosen: dict[str, Any] = {"at": at, "data": data, "weights": weights, "groups": groups}
-        return _given(*self._effects_table(variable, by, level=level, covariance=covariance, **chosen))
+        return _for_user(*self._effects_table(variable, by, level=level, covariance=covariance, **chosen))
 
     def _effects_table(
         self,
@@ -184,19 +188,19 @@ class AverageEffects(ABC):
         level: float = 0.95,
         **rest: Any,
     ) -> "tuple[Subject, pd.DataFrame]":
-        """What effects are about, and their table in pandas, with its notes."""
-        names, of = names_of("effects", variable, "variable"), _values_of("effects", variable, at)
-        subject, frame = self._begun("effects", groups, level, **rest)
+        """Subject of the effects, and their table as a pandas frame with notes."""
+        names, values_by_name = names_of("effects", variable, "variable"), _values_of("effects", variable, at)
+        subject, frame = self._prepare("effects", groups, level, **rest)
         rows = subject.rows
         if not names:
             raise ValueError("effects: name an input.")
-        grids = [grid("effects", rows, name, of.get(name)) for name in names]
-        parted = _Parted.of("effects", rows, by, names)
+        grids = [grid("effects", rows, name, values_by_name.get(name)) for name in names]
+        row_groups = _RowGroups.of("effects", rows, by, names)
         cells = list(product(*grids))
-        found = _averages(subject, names, cells, parted, groups)
-        table = frame.table("effects", names, parted, ((values, one.logits()) for values, one in found), LOGITS)
+        averages = _averages(subject, names, cells, row_groups, groups)
+        table = frame.table("effects", names, row_groups, ((values, one.logits()) for values, one in averages), LOGITS)
         if subject.hinge:
-            table["observed"] = _observed(subject, names, cells, parted, len(table))
+            table["observed"] = _observed(subject, names, cells, row_groups, len(table))
         return subject, table
 
     def contrasts(
@@ -228,20 +232,20 @@ class AverageEffects(ABC):
         """
         if kind not in KINDS:
             raise ValueError(f"contrasts: kind must be one of {', '.join(map(repr, KINDS))}; got {kind!r}.")
-        subject, frame = self._begun("contrasts", groups, level, data, weights, covariance)
-        require_input("contrasts", subject.rows, variable)
-        parted = _Parted.of("contrasts", subject.rows, by, [variable])
+        subject, frame = self._prepare("contrasts", groups, level, data, weights, covariance)
+        check_input("contrasts", subject.rows, variable)
+        row_groups = _RowGroups.of("contrasts", subject.rows, by, [variable])
         if at is None and subject.rows.levels(variable) is None:
-            pairs = _stepped(subject, variable, parted.knowing(subject.rows, variable), groups, step)
+            pairs = _with_step(subject, variable, row_groups.without_missing(subject.rows, variable), groups, step)
         else:
             values = grid("contrasts", subject.rows, variable, at)
             if len(values) < 2:
                 raise ValueError(f"contrasts: two values of {variable!r} are needed to compare; there is {values}.")
-            found = _averages(subject, [variable], [(value,) for value in values], parted, groups)
-            pairs = _against_first(found, kind)
-        cells = ((key, _compared(one, other, kind)) for key, one, other in pairs)
+            found = _averages(subject, [variable], [(value,) for value in values], row_groups, groups)
+            pairs = _with_reference(found, kind)
+        cells = ((key, _contrast(one, other, kind)) for key, one, other in pairs)
         scale = PLAIN if kind == "difference" else LOGS
-        return _given(subject, frame.table("contrasts", [variable], parted, cells, scale))
+        return _for_user(subject, frame.table("contrasts", [variable], row_groups, cells, scale))
 
     def slopes(
         self,
@@ -258,119 +262,120 @@ class AverageEffects(ABC):
 
         Parameters are those of ``effects``. Rows that miss the input are left out.
         """
-        subject, frame = self._begun("slopes", groups, level, data, weights, covariance)
-        require_input("slopes", subject.rows, variable)
+        subject, frame = self._prepare("slopes", groups, level, data, weights, covariance)
+        check_input("slopes", subject.rows, variable)
         if subject.rows.levels(variable) is not None:
             raise ValueError(f"slopes: {variable!r} is a category; contrasts({variable!r}) compares its levels.")
-        parted = _Parted.of("slopes", subject.rows, by, [variable]).knowing(subject.rows, variable)
+        row_groups = _RowGroups.of("slopes", subject.rows, by, [variable]).without_missing(subject.rows, variable)
         values = known_numbers("slopes", subject.rows, variable)
         step = STEP * (float(values.std()) or 1.0)
         if values.min() > 0:  # a logarithm of it may be in the model
             step = min(step, 0.5 * float(values.min()))
         x = _numbers(subject.rows, variable)
         up, down = (
-            subject.models.average(subject.encoded({variable: x + way * step}, groups), parted.shares / (2 * step))
+            subject.models.average(subject.encoded({variable: x + way * step}, groups), row_groups.weights / (2 * step))
             for way in (1.0, -1.0)
         )
-        return _given(subject, frame.table("slopes", [variable], parted, [(("slope",), up.minus(down))], PLAIN))
+        return _for_user(subject, frame.table("slopes", [variable], row_groups, [(("slope",), up.minus(down))], PLAIN))
 
-    def _begun(
+    def _prepare(
         self, what: str, groups: str, level: float, data: Any = None, weights: Any = None, covariance: str | None = None
-    ) -> "tuple[Subject, _Frame]":
+    ) -> "tuple[Subject, _TableBuilder]":
         check_level(what, level)
         if groups not in GROUPS:
             raise ValueError(f"{what}: groups must be 'observed' or 'new'; got {groups!r}.")
         if data is None and weights is not None:
             raise ValueError(f"{what}: weights belong to data=…; the rows of the fit have their own.")
         subject = self._effects_subject(data, weights, covariance)
-        return subject, _Frame(subject, level)
+        return subject, _TableBuilder(subject, level)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class _Parted:
-    """Groups of rows by the values of columns, and the share of each row in its group's average, rows × groups."""
+class _RowGroups:
+    """Groups of rows by the values of columns, and normalised weights within groups, rows × groups."""
 
     by: list[str]
     labels: list[tuple[Any, ...]]
     codes: NDArray[np.intp]
-    shares: Array
+    weights: Array
 
     @staticmethod
-    def of(what: str, rows: EffectRows, by: Any, variables: Sequence[str]) -> "_Parted":
+    def of(what: str, rows: EffectRows, by: Any, variables: Sequence[str]) -> "_RowGroups":
         names = names_of(what, by, "by")
         for name in names:
             if name in variables:
                 raise ValueError(f"{what}: {name!r} is the variable and in by: choose one of them.")
         codes, labels = groups_of(what, rows, names)
-        return _Parted(names, labels, codes, shares(rows.weights, codes, len(labels)))
+        return _RowGroups(names, labels, codes, weights_in_groups(rows.weights, codes, len(labels)))
 
-    def knowing(self, rows: EffectRows, variable: str) -> "_Parted":
-        """The same without rows that miss a number."""
+    def without_missing(self, rows: EffectRows, variable: str) -> "_RowGroups":
+        """The groups without rows in which a numeric variable is missing."""
         codes = np.where(np.isfinite(_numbers(rows, variable)), self.codes, -1)
         there = np.bincount(codes[codes >= 0], minlength=len(self.labels)) > 0
         if not there.all():
             label = dict(zip(self.by, self.labels[int(np.argmin(there))], strict=True))
             raise ValueError(f"{variable!r} is missing in all rows with {label}: nothing can be averaged there.")
-        return replace(self, codes=codes, shares=shares(rows.weights, codes, len(self.labels)))
+        return replace(self, codes=codes, weights=weights_in_groups(rows.weights, codes, len(self.labels)))
 
 
-def _given(subject: Subject, table: "pd.DataFrame") -> Any:
-    """The table as users get it, with a warning where the check has failed."""
+def _for_user(subject: Subject, table: "pd.DataFrame") -> Any:
+    """Table of the user's type; warn if the calibration check failed."""
     if "caution" in table.attrs:
         warn_user(table.attrs["caution"], ReliabilityWarning)
     return tables.like(subject.data, table)
 
 
 def _observed(
-    subject: Subject, names: Sequence[str], cells: Sequence[tuple[Any, ...]], parted: _Parted, n_rows: int
+    subject: Subject, names: Sequence[str], cells: Sequence[tuple[Any, ...]], row_groups: _RowGroups, n_rows: int
 ) -> Array:
-    """Observed proportions for each row of a table; NaN where outcomes are not known, or values have no rows."""
-    known = subject.known
-    if known is None or known.rows is not subject.rows:
+    """Observed proportions for each row of a table; NaN if outcomes are unknown or no rows have the values."""
+    known_rows = subject.known
+    if known_rows is None or known_rows.rows is not subject.rows:
         return np.full(n_rows, np.nan)
     pairs = [list(zip(names, values, strict=True)) for values in cells]
-    return np.concatenate([known.observed(one, parted.codes, len(parted.labels)) for one in pairs])
+    return np.concatenate([known_rows.observed(one, row_groups.codes, len(row_groups.labels)) for one in pairs])
 
 
-_Cells = Iterator[tuple[tuple[Any, ...], Averaged]]
-_Pairs = Iterator[tuple[tuple[Any, ...], Averaged, Averaged]]
+_Cells = Iterator[tuple[tuple[Any, ...], AverageEstimate]]
+_Pairs = Iterator[tuple[tuple[Any, ...], AverageEstimate, AverageEstimate]]
 
 
 def _averages(
-    subject: Subject, names: Sequence[str], cells: Sequence[tuple[Any, ...]], parted: _Parted, groups: str
+    subject: Subject, names: Sequence[str], cells: Sequence[tuple[Any, ...]], row_groups: _RowGroups, groups: str
 ) -> _Cells:
-    """The averages for each combination of values."""
+    """Yield each combination of values with its averages."""
     for values in cells:
         encoded = subject.encoded(dict(zip(names, values, strict=True)), groups)
-        yield values, subject.models.average(encoded, parted.shares)
+        yield values, subject.models.average(encoded, row_groups.weights)
 
 
-def _against_first(found: _Cells, kind: str) -> _Pairs:
-    """Each of the averages with the first, and what the comparison is called."""
+def _with_reference(averages: _Cells, kind: str) -> _Pairs:
+    """Yield each average with the first as reference, and the label of the contrast."""
     sign = "-" if kind == "difference" else "/"
-    (first,), reference = next(found)
-    for (value,), one in found:
-        yield (f"{value} {sign} {first}",), one, reference
+    (first,), reference = next(averages)
+    for (value,), average in averages:
+        yield (f"{value} {sign} {first}",), average, reference
 
 
-def _stepped(subject: Subject, variable: str, parted: _Parted, groups: str, step: float | str) -> _Pairs:
-    """The averages with a step added to a number, and without."""
+def _with_step(subject: Subject, variable: str, row_groups: _RowGroups, groups: str, step: float | str) -> _Pairs:
+    """Yield the averages with and without a step added to a numeric variable."""
     values = known_numbers("contrasts", subject.rows, variable)
     size = float(values.std()) if isinstance(step, str) and step == SD else step
     if isinstance(size, str | bool) or not np.isfinite(size) or size == 0:
         raise ValueError(f"contrasts: step must be a number other than 0, or 'sd'; got {step!r} for {variable!r}.")
     x = _numbers(subject.rows, variable)
-    one, other = (
-        subject.models.average(subject.encoded({variable: x + way * size}, groups), parted.shares) for way in (1, 0)
+    after, before = (
+        subject.models.average(subject.encoded({variable: x + way * size}, groups), row_groups.weights)
+        for way in (1, 0)
     )
-    yield (f"+{size:.4g}" if size > 0 else f"{size:.4g}",), one, other
+    yield (f"+{size:.4g}" if size > 0 else f"{size:.4g}",), after, before
 
 
-def _compared(one: Averaged, other: Averaged, kind: str) -> Averaged:
+def _contrast(first: AverageEstimate, second: AverageEstimate, kind: str) -> AverageEstimate:
     if kind == "difference":
-        return one.minus(other)
-    return one.logs().minus(other.logs()) if kind == "ratio" else one.logits().minus(other.logits())
+        return first.minus(second)
+    return first.logs().minus(second.logs()) if kind == "ratio" else first.logits().minus(second.logits())
 
 
 def _numbers(rows: EffectRows, variable: str) -> Array:
@@ -378,13 +383,13 @@ def _numbers(rows: EffectRows, variable: str) -> Array:
 
 
 def _values_of(what: str, variable: Any, at: Any) -> dict[str, Any]:
-    """The values that are asked for, by variable."""
+    """Values of ``at`` by variable."""
     if at is None or isinstance(at, Mapping):
-        found = {} if at is None else dict(at)
-        unknown = [name for name in found if name not in names_of(what, variable, "variable")]
+        by_name = {} if at is None else dict(at)
+        unknown = [name for name in by_name if name not in names_of(what, variable, "variable")]
         if unknown:
             raise ValueError(f"{what}: at names {unknown[0]!r}, which is not among the variables.")
-        return found
+        return by_name
     if not isinstance(variable, str):
         raise TypeError(f"{what}: with several variables at is a dict of lists, such as {{'age': [40, 60]}}.")
     return {variable: at}
@@ -392,51 +397,51 @@ def _values_of(what: str, variable: Any, at: Any) -> dict[str, Any]:
 
 @final
 @dataclass(frozen=True, eq=False)
-class _Frame:
-    """Makes tables: a row for each combination of values, group of rows, and of several classes each."""
+class _TableBuilder:
+    """Builder of tables with a row for each combination of values, group of rows, and class if several."""
 
     subject: Subject
     level: float
 
     def table(
-        self, what: str, names: Sequence[str], parted: _Parted, cells: "_Cells | Sequence[Any]", scale: Scale
+        self, what: str, names: Sequence[str], row_groups: _RowGroups, cells: "_Cells | Sequence[Any]", scale: Scale
     ) -> "pd.DataFrame":
-        """Estimates with standard deviations and intervals; those of a hinge fit are checked."""
+        """Table of estimates, standard errors and intervals; those of a hinge fit are checked for calibration."""
         import pandas as pd
 
         classes = [()] if len(self.subject.models.fits) == 1 else [(one,) for one in self.subject.classes.tolist()]
         keys, rows = [], []
         with single_threaded_blas():
-            for values, found in cells:
-                keys += [(*values, *label, *class_) for label in parted.labels for class_ in classes]
-                rows += [np.column_stack(self.subject.models.interval(found, self.level, scale))]
-        levels = [*names, *parted.by, *(["class"] if classes != [()] else [])]
+            for values, average in cells:
+                keys += [(*values, *label, *class_) for label in row_groups.labels for class_ in classes]
+                rows += [np.column_stack(self.subject.models.interval(average, self.level, scale))]
+        levels = [*names, *row_groups.by, *(["class"] if classes != [()] else [])]
         index = pd.MultiIndex.from_tuples(keys, names=levels)
         if index.nlevels == 1:
             index = index.get_level_values(0)
         frame = pd.DataFrame(np.concatenate(rows), index=index, columns=["estimate", "sd", "lower", "upper"])
-        frame, check = self._noted(frame), self.subject.checked(what, names, parted.by)
+        frame, check = self._with_notes(frame), self.subject.checked(what, names, row_groups.by)
         frame.attrs = frame.attrs | check
         frame.attrs["spreads"] = " ".join([frame.attrs["spreads"], *check.values()])
         if NOT_CHECKED in check.values():
             frame.columns.name = f"{frame.columns.name}, not checked"
         return frame
 
-    def _noted(self, frame: "pd.DataFrame") -> "pd.DataFrame":
-        """Say in the corner whose probability it is, and what the spreads are."""
-        of_models = [one.notes for one in self.subject.models.intervals]
-        notes = max(of_models, key=lambda one: len(one.corner))
+    def _with_notes(self, frame: "pd.DataFrame") -> "pd.DataFrame":
+        """Add notes to a table: the modelled class in the corner, and the type of standard errors."""
+        of_models = [notes_of_model.notes for notes_of_model in self.subject.models.intervals]
+        notes = max(of_models, key=lambda notes_of_model: len(notes_of_model.corner))
         several, linked = len(of_models) > 1, self.subject.models.link is not None
-        explanation = " ".join([notes.explanation, self._held(linked=linked), *[SEVERAL] * several])
-        found = noted(frame, replace(notes, explanation=explanation), "sd", self.level)
+        explanation = " ".join([notes.explanation, self._fixed_note(linked=linked), *[SEVERAL] * several])
+        table = noted(frame, replace(notes, explanation=explanation), "sd", self.level)
         if not several:
-            found.columns.name = f"P({self.subject.classes[1]!s}), {found.columns.name}"
-        return found
+            table.columns.name = f"P({self.subject.classes[1]!s}), {table.columns.name}"
+        return table
 
-    def _held(self, *, linked: bool) -> str:
-        """What else a probability depends on, and spreads leave out."""
+    def _fixed_note(self, *, linked: bool) -> str:
+        """Note on quantities taken as fixed in standard errors."""
         fit = self.subject.models.fits[0]
-        held = ["variance components and effects of groups"] if fit.plan.factors else []
-        held += ["the distribution of missing inputs"] if fit.spec.missing is not None else []
-        held += [f"the {'bend of the ' if linked else ''}link from scores to probabilities"]
-        return f"Spreads of averages hold {', and '.join(held)}."
+        fixed = ["variance components and effects of groups"] if fit.plan.factors else []
+        fixed += ["the distribution of missing inputs"] if fit.spec.missing is not None else []
+        fixed += [f"the {'bend of the ' if linked else ''}link from scores to probabilities"]
+        return f"Spreads of averages hold {', and '.join(fixed)}."

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 # Up to so many different values of a number are a grid of their own.
-FEW_VALUES = 10
+MAX_DISCRETE = 10
 # Of other numbers a table shows these quantiles, and a figure so many points between the outermost.
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 POINTS = 21
@@ -35,7 +35,7 @@ MOST_LEVELS = 50
 
 
 class EffectRows(Protocol):
-    """Rows with their weights, and the models' inputs by name."""
+    """Protocol of rows with weights and columns by name."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -44,7 +44,7 @@ class EffectRows(Protocol):
 
     @property
     def owners(self) -> tuple[str, ...]:
-        """The input that each coefficient belongs to; none where a formula makes columns of several."""
+        """Input of each coefficient; empty for formulas, whose columns may depend on several."""
         ...
 
     @property
@@ -53,22 +53,22 @@ class EffectRows(Protocol):
         ...
 
     def column(self, name: str) -> Any:
-        """The values that the rows have in any column of the data, as a series."""
+        """Values of a column of the data, as a series."""
         ...
 
     def levels(self, name: str) -> list[Any] | None:
-        """The levels of a category; None of a number."""
+        """Levels of a categorical input; None for a numeric one."""
         ...
 
     def encoded(self, changes: Mapping[str, Any]) -> Encoded:
-        """The rows with columns set to a value, or to a value for each row."""
+        """Encode the rows with columns set to a value, or to a value for each row."""
         ...
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class GivenRows:
-    """Data of a user; the rows of positive weight, where these are not all, and their weights."""
+    """Data of a user, the indices of rows with positive weight (None if all), and their weights."""
 
     data: Any
     kept: NDArray[np.intp] | None
@@ -76,10 +76,10 @@ class GivenRows:
 
     @staticmethod
     def of(what: str, data: Any, weights: str | ArrayLike | None, training: "TrainingRows | None") -> "GivenRows":
-        """The data that are given with their weights; else those of the fit, as long as they are at hand."""
+        """The given data with their weights, or else those of the fit; raise if neither are in memory."""
         if data is not None:
             counts = row_weights(what, data, weights)
-            return GivenRows(data, None, counts) if (counts > 0).all() else _counting(data, counts)
+            return GivenRows(data, None, counts) if (counts > 0).all() else _positive_rows(data, counts)
         if training is None or training.data is None:
             raise ValueError(
                 f"{what}: averages are over rows, and this fit does not hold its data (a loaded one never does, nor "
@@ -88,18 +88,18 @@ class GivenRows:
         return GivenRows(training.data, *training.counted())
 
 
-def _counting(data: Any, counts: Array) -> GivenRows:
-    kept = np.flatnonzero(counts > 0)
-    return GivenRows(data, kept, counts[kept])
+def _positive_rows(data: Any, counts: Array) -> GivenRows:
+    row_index = np.flatnonzero(counts > 0)
+    return GivenRows(data, row_index, counts[row_index])
 
 
 def row_weights(what: str, data: Any, weights: str | ArrayLike | None) -> Array:
-    """Weights of rows: a column of the data, or a number for each; 1 where none are given."""
+    """Check and return weights of rows: a column of the data, an array, or 1 by default."""
     n_rows = n_rows_of(data)
     if not n_rows:
         raise ValueError("The data have no rows.")
-    given = frames.take(data, [weights])[weights] if isinstance(weights, str) else 1.0 if weights is None else weights
-    counts = np.asarray(given, dtype=np.float64)
+    values = frames.take(data, [weights])[weights] if isinstance(weights, str) else 1.0 if weights is None else weights
+    counts = np.asarray(values, dtype=np.float64)
     if counts.ndim and counts.shape != (n_rows,):
         raise ValueError(f"{what}: weights have the shape {counts.shape}, and the data have {n_rows} rows.")
     counts = np.broadcast_to(counts, n_rows)
@@ -148,13 +148,13 @@ class FormulaRows:
         return ()
 
     def column(self, name: str) -> Any:
-        """Also of columns that the formula has not."""
+        """Values of a column of the data, which need not be in the formula."""
         if name in self.frame:
             return self.frame[name]
         return frames.take(self.data, [name], self.kept, may_miss=[name])[name]
 
     def levels(self, name: str) -> list[Any] | None:
-        """Those of the fit; where it does not know them all, those of the data."""
+        """Levels of the fit, or those of the data if it does not store them; None for a numeric input."""
         categories = self.reader.categories
         if name in categories.names:
             return categories.levels[categories.names.index(name)].tolist()
@@ -179,18 +179,18 @@ def _kind(value: Any) -> Any:
     return object if isinstance(value, str) else None
 
 
-def require_input(what: str, rows: EffectRows, name: Any) -> None:
-    """Refuse a name that is none of the inputs."""
+def check_input(what: str, rows: EffectRows, name: Any) -> None:
+    """Raise if a name is not an input."""
     if not isinstance(name, str) or name not in rows.names:
         hint = did_you_mean(name, list(rows.names)) if isinstance(name, str) else ""
         raise ValueError(f"{what}: {name!r} is not an input of the model; it has {join_names(list(rows.names))}.{hint}")
 
 
 def grid(what: str, rows: EffectRows, name: str, at: Any, *, fine: bool = False) -> list[Any]:
-    """The values that an input is set to: those that are asked for, all levels of a category, or a few numbers."""
-    require_input(what, rows, name)
+    """Values of an input for a table: those of ``at``, all levels of a category, or quantiles of a number."""
+    check_input(what, rows, name)
     if at is not None:
-        return _asked(what, name, at)
+        return _check_values(what, name, at)
     levels = rows.levels(name)
     if levels is not None:
         if len(levels) > MOST_LEVELS:
@@ -201,8 +201,8 @@ def grid(what: str, rows: EffectRows, name: str, at: Any, *, fine: bool = False)
         return levels
     values = known_numbers(what, rows, name)
     distinct = np.unique(values)
-    if len(distinct) <= FEW_VALUES:
-        return [int(one) if one.is_integer() else one for one in distinct.tolist()]
+    if len(distinct) <= MAX_DISCRETE:
+        return [int(value) if value.is_integer() else value for value in distinct.tolist()]
     if fine:
         low, high = np.quantile(values, [QUANTILES[0], QUANTILES[-1]])
         return np.linspace(low, high, POINTS).tolist() if low < high else [float(low)]
@@ -212,7 +212,7 @@ def grid(what: str, rows: EffectRows, name: str, at: Any, *, fine: bool = False)
     return np.unique(np.round(chosen, decimals)).tolist()
 
 
-def _asked(what: str, name: str, at: Any) -> list[Any]:
+def _check_values(what: str, name: str, at: Any) -> list[Any]:
     values = [at] if isinstance(at, str) or np.ndim(at) == 0 else list(at)
     if not values or len(values) > 1000:
         raise ValueError(f"{what}: at must be a list of 1 to 1000 values of {name!r}; got {len(values)}.")
@@ -225,7 +225,7 @@ def _asked(what: str, name: str, at: Any) -> list[Any]:
 
 
 def known_numbers(what: str, rows: EffectRows, name: str) -> Array:
-    """The values of a numeric input where it is known."""
+    """Non-missing values of a numeric input."""
     values = rows.column(name).to_numpy(dtype=np.float64, na_value=np.nan)
     values = values[np.isfinite(values) & (rows.weights > 0)]
     if not len(values):
@@ -234,8 +234,8 @@ def known_numbers(what: str, rows: EffectRows, name: str) -> Array:
 
 
 def is_discrete(rows: EffectRows, name: str) -> bool:
-    """Whether an input is a category, or a number with few different values."""
-    return rows.levels(name) is not None or rows.column(name).nunique() <= FEW_VALUES
+    """Whether an input is categorical, or numeric with few distinct values."""
+    return rows.levels(name) is not None or rows.column(name).nunique() <= MAX_DISCRETE
 
 
 def names_of(what: str, given: Any, word: str) -> list[str]:
@@ -247,7 +247,7 @@ def names_of(what: str, given: Any, word: str) -> list[str]:
 
 
 def groups_of(what: str, rows: EffectRows, by: Sequence[str]) -> "tuple[NDArray[np.intp], list[tuple[Any, ...]]]":
-    """The number of each row's group, −1 where a value is missing; and the values of each group."""
+    """Group index of each row, −1 if a value is missing, and the values of each group."""
     import pandas as pd
 
     if not by:
@@ -274,12 +274,12 @@ class TableColumns:
     factor: FactorPlan | None
 
     def places(self, name: str) -> NDArray[np.intp]:
-        """Where an input stands in the encoded table: one place, or those of its levels."""
+        """Columns of an input in the encoded table: one, or those of its levels."""
         return np.flatnonzero(self.owners == self.names.index(name))
 
     @cached_property
     def owners(self) -> NDArray[np.intp]:
-        """The number of the input of each column of the encoded table."""
+        """Index of the input of each column of the encoded table."""
         return one_hot.owners(self.inputs, self.levels)
 
     @cached_property
@@ -288,7 +288,7 @@ class TableColumns:
         return tuple(f"x{name}" if isinstance(name, int) else str(name) for name in self.inputs)
 
     def labels(self, name: str) -> NDArray[Any] | None:
-        """Levels of a category; None of a number."""
+        """Levels of a categorical input; None for a numeric one."""
         return self.levels.get(self.inputs[self.names.index(name)])
 
 
@@ -310,7 +310,7 @@ class TableRows:
         kept: NDArray[np.intp] | None,
         weights: Array,
     ) -> "TableRows":
-        """Rows of a table that was read; ``kept`` are those that count."""
+        """Rows of an encoded table; ``kept`` are the indices of rows with positive weight."""
         if issparse(table):
             raise TypeError("effects: a sparse table was passed; give some of its rows as data=X.toarray().")
         if kept is not None and len(kept) < len(table):
@@ -335,14 +335,14 @@ class TableRows:
         check_column(list(self.names), name)
         if name not in self.columns.names:
             return pd.Series(self.members)
-        own, labels = self.table[:, self.columns.places(name)], self.columns.labels(name)
+        columns, labels = self.table[:, self.columns.places(name)], self.columns.labels(name)
         if labels is None:
-            return pd.Series(own[:, 0])
-        codes = one_hot.codes_of(own)
+            return pd.Series(columns[:, 0])
+        codes = one_hot.codes_of(columns)
         return pd.Series(labels.astype(object)[codes]).where(codes != UNSEEN, None)
 
     def levels(self, name: str) -> list[Any] | None:
-        """Those of a category or the group; None of a number."""
+        """Levels of a categorical input or the group; None for a numeric input."""
         if name in self.columns.names:
             labels = self.columns.labels(name)
             return None if labels is None else list(labels)
@@ -360,7 +360,7 @@ class TableRows:
         return Encoded(table, () if factor is None or members is None else (factor.encode([members]),))
 
     def _cells(self, name: str, value: Any) -> Array:
-        """What is written into the columns of an input: rows × places, or one row for all."""
+        """Values for the columns of an input: rows × columns, or one row for all."""
         labels = self.columns.labels(name)
         if labels is not None:
             if value not in labels.tolist():
