@@ -79,7 +79,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
 def test_what_others_are_writing_stays(tmp_path):
     """Parts of this process, of one that still runs, and of other machines; the last for some days."""
     path = tmp_path / "m"
-    running = tmp_path / f".m.{atomic.HERE}.{os.getppid()}.00000000.part"
+    running = tmp_path / f".m.{atomic.MACHINE_ID}.{os.getppid()}.00000000.part"
     elsewhere = tmp_path / ".m.ffffffff.1.00000000.part"
     for one in (running, elsewhere):
         one.write_bytes(b"")
@@ -90,7 +90,7 @@ def test_what_others_are_writing_stays(tmp_path):
         first.write(b"first")
     assert path.read_bytes() == b"first"
     assert {one.name for one in tmp_path.iterdir()} == {"m", running.name, elsewhere.name}
-    old = elsewhere.stat().st_mtime - 2 * atomic.LEFT_BEHIND
+    old = elsewhere.stat().st_mtime - 2 * atomic.STALE_SECONDS
     os.utime(elsewhere, (old, old))
     remove(path)
     assert [one.name for one in tmp_path.iterdir()] == [running.name]

@@ -181,7 +181,7 @@ def _splits(folds: Any, rows: _CountedRows, members: NDArray[np.intp] | None, se
     if not isinstance(folds, Iterable) or isinstance(folds, str):
         return _shuffled(folds, rows, members, seed)
     found = _given(folds, rows)
-    _require_whole_groups(found, members)
+    _check_whole_groups(found, members)
     return found
 
 
@@ -235,7 +235,7 @@ def _given(folds: Iterable[Any], rows: _CountedRows) -> list[Fold]:
     return found
 
 
-def _require_whole_groups(folds: list[Fold], members: NDArray[np.intp] | None) -> None:
+def _check_whole_groups(folds: list[Fold], members: NDArray[np.intp] | None) -> None:
     """Refuse folds that leave out a part of a group."""
     for k, (train, test) in enumerate(folds, start=1):
         if members is not None and np.isin(members[test], members[train]).any():

@@ -73,10 +73,10 @@ class DaskClassifier(ClassifierMixin, Estimator):
 
     def _tasks(self, X: Any, y: Any, sample_weight: Any) -> list[Task]:
         """Check everything, and give the models of rows that lie in the cluster."""
-        prior, _, imputation = self.require_settings()
+        prior, _, imputation = self.check_settings()
         cluster = Cluster.of(self.client)
         if self.group is not None:
-            inputs.require_group(self.group)
+            inputs.check_group(self.group)
             if not self.fit_intercept:
                 raise ValueError("group adds random intercepts around a common intercept: set fit_intercept=True.")
         empty = header(X)

@@ -22,7 +22,7 @@ from vbsvm.api.data.problem import build_problem
 from vbsvm.api.data.table_reader import ReadTable, TableReader
 from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.sklearn_support import InputSelection, linear_classifier
-from vbsvm.api.task import Task, require_variational
+from vbsvm.api.task import Task, check_variational
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_flag
 from vbsvm.design.columns import Encoded
@@ -40,7 +40,7 @@ from vbsvm.results.effects.rows import GivenRows, TableColumns, TableRows
 from vbsvm.results.fit import Fit
 from vbsvm.sources.cluster import require_in_memory
 from vbsvm.sources.files import Files
-from vbsvm.storage.atomic import require_path
+from vbsvm.storage.atomic import check_path
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,11 +100,11 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         """
         return self._fitted(lambda: self._tasks(X, y, sample_weight))
 
-    def require_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
+    def check_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
         """Prior, inference and distribution of the inputs, defaults filled in; refuse other parameters."""
         if self.categories not in (None, "one-hot"):
             raise ValueError(f"{type(self).__name__}: categories must be None or 'one-hot'; got {self.categories!r}.")
-        return super().require_settings()
+        return super().check_settings()
 
     def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], list[Warning]]:
         """The fits; batches of earlier calls are forgotten."""
@@ -181,7 +181,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         columns = TableColumns.of(opened.names, target, features, weights)
 
         def tasks() -> list[Task]:
-            prior, _, settings = self.require_settings()
+            prior, _, settings = self.check_settings()
             about = columns.settings(opened.types, self.group, self.class_weight)
             inputs.read_header(self, columns.features)
             reader = TableReader.of(self, prior, **about)
@@ -193,7 +193,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
 
     def _tasks(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> list[Task]:
         """Check everything, and give one model for two classes, else one for each class against the rest."""
-        prior, inference, settings = self.require_settings()
+        prior, inference, settings = self.check_settings()
         require_in_memory(X=X, y=y, sample_weight=sample_weight)
         vars(self).pop("levels_", None)
         y = label_checks.plain_labels(y)
@@ -227,7 +227,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         scores = np.stack([one.mean for one in found], axis=1)
         if not np.isfinite(scores).all():
             fills = self.fit_[0]._input_population is not None
-            validation.require_finite_scores(encoded.table, scores, validation.column_names(self), fills=fills)
+            validation.check_finite_scores(encoded.table, scores, validation.column_names(self), fills=fills)
         return found
 
     def _read(self, X: ArrayLike) -> Encoded:
@@ -362,7 +362,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         incomplete columns would be too small.
         """
         encoded, names = self._read(X), validation.column_names(self)
-        validation.require_finite(encoded.table, names)
+        validation.check_finite(encoded.table, names)
         if n is None:
             expected, spread = (with_index(table, X) for table in self._fits[0].impute(encoded))
             return tables.like(X, expected), tables.like(X, spread)
@@ -409,7 +409,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         tasks = type(self)(**self.get_params(deep=False))._tasks(X, y, sample_weight)
         if len(tasks) > 1:
             raise ValueError("sensitivity is only available for two classes: fit one class against the rest.")
-        inference = require_variational("sensitivity", self._inference())
+        inference = check_variational("sensitivity", self._inference())
         (task,), _ = likelihood_power.decided(type(self).__name__, tasks, self._likelihood_power(), inference)
         return sensitivity.table(task, inference, deltas, columns)
 
@@ -440,7 +440,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         """
         from vbsvm.storage import saving
 
-        require_path(path)
+        check_path(path)
         fits = [fit._contents() for fit in self._fits]
         parameters = self.get_params(deep=False)
         if not isinstance(self.random_state, numbers.Integral):
@@ -479,7 +479,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         from vbsvm import report
         from vbsvm.plots import resolve_fit
 
-        require_path(path)
+        check_path(path)
         if (X is None) != (y is None):
             raise ValueError("report: pass both X and y, or neither.")
         classes = [None] if len(self._fits) == 1 else self.classes_

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # What data entry asks of an estimator: not what users look for.
-_INTERNAL = {"likelihood", "local", "require_settings"}
+_INTERNAL = {"likelihood", "local", "check_settings"}
 
 
 def _of_models(name: str, doc: str) -> Any:
@@ -108,7 +108,7 @@ class Estimator(BaseEstimator):
                 whole[owner] = replace(current, **changes)
         return super().set_params(**whole)
 
-    def require_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
+    def check_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
         """Prior, inference and distribution of the inputs, defaults filled in; refuse parameters of other types."""
         require_flag(type(self).__name__, standardize=self.standardize, fit_intercept=self.fit_intercept)
         self._likelihood_power()
@@ -212,16 +212,16 @@ class Estimator(BaseEstimator):
     @property
     def inclusion_probability_(self) -> Array:
         """Probability that each input is included, (k, n_features)."""
-        self._require_gates("inclusion_probability_")
+        self._check_gates("inclusion_probability_")
         return np.stack([fit.inclusion_probability for fit in self._fits])
 
     @property
     def sign_probability_(self) -> Array:
         """Probability that the coefficient is positive if the input is included, (k, n_features)."""
-        self._require_gates("sign_probability_")
+        self._check_gates("sign_probability_")
         return np.stack([fit.sign_probability for fit in self._fits])
 
-    def _require_gates(self, name: str) -> None:
+    def _check_gates(self, name: str) -> None:
         if not self._fits[0].selects:
             raise AttributeError(f"{name} is only available after a fit with prior=LaplaceZero().")
 
@@ -248,7 +248,7 @@ class Estimator(BaseEstimator):
     @property
     def selected_(self) -> NDArray[np.bool_]:
         """Whether each input's inclusion probability is above the prior's threshold, (k, n_features)."""
-        self._require_gates("selected_")
+        self._check_gates("selected_")
         prior = next(block.prior for block in self.fit_[0].spec.blocks if block.gate_of is not None)
         assert isinstance(prior, LaplaceZero)
         return self.inclusion_probability_ > prior.threshold

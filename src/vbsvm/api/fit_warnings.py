@@ -31,18 +31,18 @@ from vbsvm.sources.distributed import Distributed, InMemory
 # Rows that are scored first; twice as many next, until every class has been assigned.
 FIRST_ROWS = 512
 # Of rows that are read from disk, so many at most.
-MOST_ROWS = 2**15
+MAX_ROWS_ON_DISK = 2**15
 # Where a class has at least this share of the weight, larger weights are not the remedy.
-EVEN = 0.45
+BALANCED_SHARE = 0.45
 # Bounds that differ by less are close: a Bayes factor of 20.
-CLOSE = 3.0
+CLOSE_ELBO = 3.0
 # So many predictors that would do as well are named.
-MOST_NAMED = 3
+MAX_NAMED = 3
 # A coefficient of so many standard deviations, which are those of mean field, is no noise.
-SURE = 10.0
+CLEAR_Z = 10.0
 # A prior probability of inclusion that leaves everything out.
-NEVER = 1e-300
-CLOSED_FIT = Variational(tol=1e-2)
+NO_INCLUSION = 1e-300
+NULL_FIT = Variational(tol=1e-2)
 
 
 def warnings_of(what: str, fit: Fit, inference: Variational | Gibbs) -> list[str]:
@@ -169,7 +169,7 @@ def describe_unassigned(
         "loss, coefficients near 0 then do not mean that the inputs are unrelated to the outcome. "
     )
     share = _share(fits, int(unassigned[0]))
-    if share >= EVEN:
+    if share >= BALANCED_SHARE:
         return f"{said}The classes already have similar weights: the inputs may say little about the outcome."
     weights = {"own": f"{0.5 / share:.3g}", "others": f"{0.5 / (1 - share):.3g}"}
     return f"{said}Give {str(label)!r} more weight: {remedy.format(**weights)}."
@@ -203,7 +203,7 @@ def _assigned_classes(task: Task, fits: Sequence[Fit], n_classes: int, source: I
         seen[_assigned(scores)[counted]] = True
         if source.pages is not None:
             source.pages.seen(size * source.X.itemsize * source.X.shape[1])
-        begin, size = begin + size, 2 * size if source.pages is None else min(2 * size, MOST_ROWS)
+        begin, size = begin + size, 2 * size if source.pages is None else min(2 * size, MAX_ROWS_ON_DISK)
     return seen
 
 
@@ -223,28 +223,28 @@ def selection_remarks(owner: str, task: Task, fit: Fit) -> list[str]:
     if not fit.selects or not isinstance(outcome, OptimizeResult) or outcome.interrupted:
         return []
     found, best = [], _selected(task, outcome.state)
-    close = [end for end in outcome.others if outcome.bounds[-1] - end.bounds[-1] < CLOSE]
+    close = [end for end in outcome.others if outcome.bounds[-1] - end.bounds[-1] < CLOSE_ELBO]
     if any((_selected(task, end.state) != best).any() for end in close):
         found.append(
             f"{owner}: the selected predictors depend on the start: {len(close)} of {len(outcome.others)} other starts "
-            f"ended with an ELBO within {CLOSE:g} of the highest, and some of them select other predictors. Predictors "
+            f"ended with an ELBO within {CLOSE_ELBO:g} of the highest, and some of them select other predictors. Predictors "
             "may be correlated: report the alternatives (print the fit), or put such predictors into one group with "
             "LaplaceZero(groups=…)."
         )
     pairs = _exchangeable(task, outcome.state, best)
     if pairs:
-        named = [f"{task.plan.name_of(out)!r} for {task.plan.name_of(chosen)!r}" for chosen, out in pairs[:MOST_NAMED]]
+        named = [f"{task.plan.name_of(out)!r} for {task.plan.name_of(chosen)!r}" for chosen, out in pairs[:MAX_NAMED]]
         found.append(
             f"{owner}: other predictors would do as well as {len(pairs)} of the selected ones: {', '.join(named)}"
-            f"{', …' if len(pairs) > MOST_NAMED else ''} (exchanging them lowers the ELBO by less than {CLOSE:g}). "
+            f"{', …' if len(pairs) > MAX_NAMED else ''} (exchanging them lowers the ELBO by less than {CLOSE_ELBO:g}). "
             "Inclusion probabilities do not tell which of them matters: report the alternatives, or put such "
             "predictors into one group with LaplaceZero(groups=…)."
         )
     gain = _gain(task, outcome, best)
-    if gain < CLOSE:
+    if gain < CLOSE_ELBO:
         found.append(
             f"{owner}: nothing distinguishes the selected predictors ({np.count_nonzero(best)}) from noise: the ELBO "
-            f"differs from that of the fit without predictors by {gain:+.1f}, and less than {CLOSE:+g} is weak "
+            f"differs from that of the fit without predictors by {gain:+.1f}, and less than {CLOSE_ELBO:+g} is weak "
             "evidence. Do not report this selection without a test on other data."
         )
     return found
@@ -285,7 +285,7 @@ def _exchangeable(task: Task, state: State, selected: NDArray[np.bool_]) -> list
         precision = G[others, others] + prior[chosen[j]] - np.einsum("kj,jl,kl->k", links, without, links)
         score = 0.5 * np.square(r[others] - links @ without @ r[chosen]) / precision - 0.5 * np.log(precision)
         best = int(np.argmax(score[:-1]))
-        if score[-1] - score[best] < CLOSE:
+        if score[-1] - score[best] < CLOSE_ELBO:
             found.append((int(chosen[j]), int(outside[best])))
     return found
 
@@ -296,10 +296,10 @@ def _gain(task: Task, outcome: OptimizeResult, selected: NDArray[np.bool_]) -> f
     assert spec.gate_map is not None
     inside = np.append(selected, False)[spec.gate_map.gate_of]
     sizes = np.abs(state.coefficients.mean) / np.sqrt(state.gaussian.variances)
-    if not inside.any() or sizes[inside].max() > SURE:
+    if not inside.any() or sizes[inside].max() > CLEAR_Z:
         return np.inf
     closed = spec.with_priors(
-        lambda prior: replace(cast(LaplaceZero, prior), rho=NEVER, expected_size=None, restarts=0)
+        lambda prior: replace(cast(LaplaceZero, prior), rho=NO_INCLUSION, expected_size=None, restarts=0)
     )
-    end = CLOSED_FIT.run(closed, task.source, replace(closed.start(NEVER), missing=state.missing)).finished()
+    end = NULL_FIT.run(closed, task.source, replace(closed.start(NO_INCLUSION), missing=state.missing)).finished()
     return float(outcome.bounds[-1] - end.bounds[-1])

@@ -25,12 +25,12 @@ from vbsvm.results.training_rows import TrainingRows
 
 CALIBRATED = "calibrated"
 # Powers lie around the first pilot's where predictors tell the classes apart; one that is further off is found again.
-PILOT, NEAR = 1 / 3, 1.3
+PILOT, MAX_PILOT_RATIO = 1 / 3, 1.3
 PILOT_FIT = Variational(bound="exact")
 # Digits of a calibrated power, which varies by .01 to .05 between samples: the same wherever the rows are.
 DIGITS = 3
 # Where the posterior is not overconfident, it can be left to infer how many predictors are included.
-INFERRED_SHARE = Beta(1.0, 20.0)
+INCLUSION_PRIOR = Beta(1.0, 20.0)
 LOGISTIC = "Use VBLogistic, or Model(…, likelihood='logistic')."
 
 
@@ -126,7 +126,7 @@ def _powered(task: Task, power: float) -> Task:
     """The same task at this power."""
     if power == 1.0:
         return task
-    spec = task.spec.with_priors(lambda prior: cast(LaplaceZero, prior).with_default_rho(INFERRED_SHARE))
+    spec = task.spec.with_priors(lambda prior: cast(LaplaceZero, prior).with_default_rho(INCLUSION_PRIOR))
     return replace(task, spec=replace(spec, likelihood=Hinge(power)))
 
 
@@ -138,7 +138,7 @@ def _calibrated(owner: str, task: Task) -> float:
             "number, such as the power of a fit to some of the rows."
         )
     found = _step(task, PILOT)
-    return found if 1 / NEAR < found / PILOT < NEAR or found >= 1 else _step(task, found)
+    return found if 1 / MAX_PILOT_RATIO < found / PILOT < MAX_PILOT_RATIO or found >= 1 else _step(task, found)
 
 
 def _step(task: Task, power: float) -> float:

@@ -46,7 +46,7 @@ C = TypeVar("C", bound=Classifier)
 
 def _classifier(kind: type[C], content: Mapping[str, Any]) -> C:
     clf = kind(**content["parameters"])
-    clf.require_settings()
+    clf.check_settings()
     fits = [_fit(one) for one in content["fits"]]
     learned = content["learned"]
     classes = learned["classes_"]

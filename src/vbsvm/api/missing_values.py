@@ -72,7 +72,7 @@ class MissingDataPlan:
     def population(self, source: AnyRows, outcome: OptimizeResult | Sample) -> Population | None:
         """Mean and covariance of all inputs; None where these are too many."""
         columns = self.all_inputs.variables
-        if source.recipe.n_columns > validation.MOST_JOINT:
+        if source.recipe.n_columns > validation.MAX_JOINT:
             return None
         if outcome.inputs is not None:
             moments = all_moments(outcome.inputs, self.input_model.inputs, columns)
@@ -111,7 +111,7 @@ def plan_missing_data(
     if missing.any():
         places = np.flatnonzero(np.isin(chosen, incomplete))
         probit_of = _probit_columns(settings, plan, incomplete, names, places)
-        validation.require_moderate_missing(settings, len(inputs), len(names))
+        validation.check_missing_size(settings, len(inputs), len(names))
         units = _units(plan.recipe.scale[chosen], chosen, looked_at)
         auxiliary = labels() if settings.labels == REGRESSOR else np.empty((rows.table.shape[0], 0))
         multipliers = np.empty((len(rows.table), 0)) if rows.multipliers is None else rows.multipliers[:, links]

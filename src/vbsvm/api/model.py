@@ -23,7 +23,7 @@ from vbsvm.api.fit_warnings import (
     warnings_of,
 )
 from vbsvm.api.priors import keys
-from vbsvm.api.task import read_imputation, read_inference, read_likelihood, require_variational
+from vbsvm.api.task import check_variational, read_imputation, read_inference, read_likelihood
 from vbsvm.base.printing import ReliabilityWarning, visible, warn_user
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import require_flag
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # Scores matter up to ±1: standardised columns with coefficients of this size separate the classes.
-LARGEST_EFFECT = 300.0
+MAX_EFFECT = 300.0
 
 
 @final
@@ -176,7 +176,7 @@ class Model:
             warnings.warn(message, ConvergenceWarning, stacklevel=2)
         for message in remarks:
             warn_user(message, ReliabilityWarning)
-        if np.abs(fit.posterior.mean).max(initial=0.0) > LARGEST_EFFECT:
+        if np.abs(fit.posterior.mean).max(initial=0.0) > MAX_EFFECT:
             small = " Columns in very small units have such effects, too: use standardize=True."
             units = "" if self._settings["standardize"] else small
             warnings.warn(
@@ -209,7 +209,7 @@ class Model:
         the coefficients, and the share of complete rows whose predicted class changes (NaN where no row is complete).
         ``plots.sensitivity`` draws it.
         """
-        variational = require_variational("sensitivity", read_inference(inference))
+        variational = check_variational("sensitivity", read_inference(inference))
         if self.in_files:
             raise ValueError("sensitivity is only available for data in memory: give Model a frame of some rows.")
         (task,), _ = powers.decided("Model.sensitivity", [self._task], self._power, variational)

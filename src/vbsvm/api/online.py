@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from vbsvm.api.estimator import Classifier
 
 # A dense gram of more columns takes too long for every batch.
-MOST_COLUMNS = 3000
+MAX_COLUMNS = 3000
 # Scores of the last rows, each from before it was learned, by which probabilities are calibrated.
-RECENT = 8192
+MAX_RECENT = 8192
 
 
 @final
@@ -139,7 +139,7 @@ def _joined(before: LeftOutScores, new: LeftOutScores) -> LeftOutScores:
     """The last rows of both."""
 
     def last(one: Array, other: Array) -> Array:
-        return np.concatenate([one, other])[-RECENT:]
+        return np.concatenate([one, other])[-MAX_RECENT:]
 
     return LeftOutScores(last(before.y, new.y), last(before.s, new.s), last(before.f, new.f), last(before.u, new.u))
 
@@ -149,18 +149,18 @@ def absorb(
 ) -> tuple[Stream, tuple[Fit, ...]]:
     """Read a batch as ``fit`` would, and learn from it; without a stream, beginning with the rows of the last fit."""
     fits = getattr(estimator, "fit_", None)
-    prior, inference, _ = estimator.require_settings()
+    prior, inference, _ = estimator.check_settings()
     require_in_memory(X=X, y=y, sample_weight=sample_weight)
     table, labels = _read(estimator, X, label_checks.plain_labels(y))
     names = validation.column_names(estimator)
-    _require_complete(names, table)
+    _check_complete(names, table)
     weights = label_checks.read_weights(sample_weight, len(table))
     assert isinstance(inference, Variational)
     learner = Learner(TableReader.of(estimator, prior), estimator.likelihood, inference)
     if stream is None and fits is not None:
         stream, _ = learner.absorb(None, estimator.classes_, _rows_of(fits, estimator.classes_))
     known = _known_classes(stream, labels, weights, classes)
-    _require_known(labels, known)
+    _check_known(labels, known)
     estimator.classes_ = known
     return learner.absorb(stream, known, ReadTable(table, labels, weights))
 
@@ -180,7 +180,7 @@ def _rows_of(fits: Sequence[Fit], classes: NDArray[Any]) -> ReadTable:
 
 def supported(estimator: "Classifier") -> bool:
     """Whether sums can stand for past rows; an AttributeError says what is in the way."""
-    prior, inference, _ = estimator.require_settings()
+    prior, inference, _ = estimator.check_settings()
     if isinstance(inference, Gibbs):
         raise AttributeError("partial_fit is only available for variational fits: use inference=Variational().")
     if inference.bound == "exact":
@@ -210,8 +210,8 @@ def _known_classes(stream: Stream | None, labels: NDArray[Any], weights: Array, 
     """The classes of the first call, which names them or has them all."""
     if stream is None and classes is None:
         found = np.unique(labels[weights > 0])
-        label_checks.require_labels(labels, found)
-        label_checks.require_two(found)
+        label_checks.check_labels(labels, found)
+        label_checks.check_several_classes(found)
         return found
     if stream is None:
         return _announced(classes)
@@ -224,11 +224,11 @@ def _known_classes(stream: Stream | None, labels: NDArray[Any], weights: Array, 
 
 def _announced(classes: Any) -> NDArray[Any]:
     found = np.unique(label_checks.plain_labels(classes))
-    label_checks.require_two(found)
+    label_checks.check_several_classes(found)
     return found
 
 
-def _require_known(labels: NDArray[Any], classes: NDArray[Any]) -> None:
+def _check_known(labels: NDArray[Any], classes: NDArray[Any]) -> None:
     """Refuse a class that was not announced."""
     unknown = classes[label_checks.class_codes(classes, labels)] != labels
     if unknown.any():
@@ -239,10 +239,10 @@ def _require_known(labels: NDArray[Any], classes: NDArray[Any]) -> None:
         )
 
 
-def _require_complete(names: Sequence[str], X: NDArray[np.floating]) -> None:
+def _check_complete(names: Sequence[str], X: NDArray[np.floating]) -> None:
     """Refuse tables that are too wide, or miss values."""
-    if len(names) > MOST_COLUMNS:
-        raise ValueError(f"partial_fit keeps a matrix of {len(names)} columns; up to {MOST_COLUMNS} are supported.")
+    if len(names) > MAX_COLUMNS:
+        raise ValueError(f"partial_fit keeps a matrix of {len(names)} columns; up to {MAX_COLUMNS} are supported.")
     missing = np.isnan(X)
     if missing.any():
         row, column = np.argwhere(missing)[0]

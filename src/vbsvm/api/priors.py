@@ -71,7 +71,7 @@ def blocks_of(
     for block in (*bends, *groups):
         if isinstance(block.prior, LaplaceZero):
             raise ValueError(f"priors: LaplaceZero is for fixed effects, not for {block.name!r}.")
-    given.require_all_taken(keys(reader))
+    given.check_all_used(keys(reader))
     return (*fixed, *bends, *groups)
 
 
@@ -165,7 +165,7 @@ class _Given:
                 return found[1]
         return None
 
-    def require_all_taken(self, keys: list[str]) -> None:
+    def check_all_used(self, keys: list[str]) -> None:
         """Refuse a prior for a term that is not there."""
         for key, _ in self._priors.values():
             if key not in self._taken:

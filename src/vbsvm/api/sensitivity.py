@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 # The bound may have several optima. Fits follow one of them in steps of this size.
 STEP = 0.25
 # Shifts are in standard deviations: further out nothing is left to learn, and every quarter of one is a fit.
-FURTHEST = 100.0
-MOST_SHIFTS = 10_000
+MAX_SHIFT = 100.0
+MAX_SHIFTS = 10_000
 
 
 def table(task: Task, inference: Variational, deltas: Sequence[float], columns: Sequence[str] | None) -> "pd.DataFrame":
@@ -71,16 +71,16 @@ def _read_shifts(deltas: Sequence[float]) -> list[float]:
     values = np.asarray(deltas, dtype=object).ravel().tolist()
     if not values or not all(is_number(value) for value in values):
         raise ValueError(f"sensitivity: deltas must be numbers, such as [-1, -0.5, 0, 0.5, 1]; got {deltas!r}.")
-    far = [value for value in values if not lies_within(value, -FURTHEST, FURTHEST)]
+    far = [value for value in values if not lies_within(value, -MAX_SHIFT, MAX_SHIFT)]
     if far:
         raise ValueError(
-            f"sensitivity: deltas are shifts in standard deviations, from {-FURTHEST:g} to {FURTHEST:g}; got "
+            f"sensitivity: deltas are shifts in standard deviations, from {-MAX_SHIFT:g} to {MAX_SHIFT:g}; got "
             f"{far[0]!r}."
         )
     wanted = sorted({float(value) for value in values})
-    if len(wanted) > MOST_SHIFTS:
+    if len(wanted) > MAX_SHIFTS:
         raise ValueError(
-            f"sensitivity: {len(wanted)} deltas are given, and each is a fit; up to {MOST_SHIFTS} are taken."
+            f"sensitivity: {len(wanted)} deltas are given, and each is a fit; up to {MAX_SHIFTS} are taken."
         )
     return wanted
 

@@ -158,7 +158,7 @@ class Task:
 
         Each of them has missing values of its own.
         """
-        validation.require_sampleable(self.spec, self.source)
+        validation.check_sampleable(self.spec, self.source)
         if isinstance(self.source, Sparse) or (self.source.missing_inputs is None and self.source.candidates is None):
             return self.spec, self.source
         return self.spec, self.source.repeated()
@@ -270,7 +270,7 @@ def read_likelihood(given: Any) -> Likelihood:
     return LIKELIHOODS[given]
 
 
-def require_variational(what: str, inference: Variational | Gibbs) -> Variational:
+def check_variational(what: str, inference: Variational | Gibbs) -> Variational:
     """Refuse a sampler where fits follow each other."""
     if isinstance(inference, Gibbs):
         raise ValueError(f"{what} is only available for variational fits: use inference=Variational().")

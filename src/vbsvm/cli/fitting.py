@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 # A text column with more different values than this is a name or an identifier, not a category; an outcome of numbers
 # with more is a measurement, not a class.
-MOST_LEVELS = 100
+MAX_LEVELS = 100
 # A column of numbers with up to so many words among them is a column of numbers.
-MOST_WORDS = 4
+MAX_WORDS = 4
 
 
 @final
@@ -120,7 +120,7 @@ def fit(
       vbsvm fit "clicks/*.parquet" --target clicked --memory-limit 2GB --out model.vbsvm
     """
     request = _request(**options)
-    tables.require_free(out, force=force)
+    tables.check_output_path(out, force=force)
     files = tables.files_of(data, memory_limit, sep, decimal, cache)
     if files is None:
         model = _fit_table(tables.read(data, sep=sep, decimal=decimal), request)
@@ -147,7 +147,7 @@ def _request(*, gibbs: bool, draws: int | None, tune: int | None, chains: int | 
 
 
 def _fit_table(frame: Any, request: Request) -> "Fit | Classifier":
-    tables.require_columns(frame, [request.weights], "--weights")
+    tables.check_columns(frame, [request.weights], "--weights")
     if request.weights is not None and not _is_numeric(frame[request.weights]):
         raise click.ClickException(f"--weights: column {request.weights!r} holds text, but weights must be numbers.")
     if request.formula is not None:
@@ -160,10 +160,10 @@ def _fit_table(frame: Any, request: Request) -> "Fit | Classifier":
         with tables.numbered(frame.index):
             return _by_formula(frame.reset_index(drop=True), request.formula, parts.outcome, request)
     target = str(request.target)
-    tables.require_columns(frame, [target], "--target")
-    tables.require_columns(frame, [request.group], "--group")
-    tables.require_columns(frame, request.dropped, "--drop")
-    _require_one_use(_uses(target, request))
+    tables.check_columns(frame, [target], "--target")
+    tables.check_columns(frame, [request.group], "--group")
+    tables.check_columns(frame, request.dropped, "--drop")
+    _check_one_use(_uses(target, request))
     frame = _prepared(frame.drop(columns=list(request.dropped)), target, {target, str(request.group)}, request)
     inputs = _inputs(frame.columns, target, request)
     text = [name for name in inputs if not _is_numeric(frame[name])]
@@ -175,7 +175,7 @@ def _fit_table(frame: Any, request: Request) -> "Fit | Classifier":
             return request.classifier().fit(frame[columns], frame[target], sample_weight=weights)
     for name in text:
         _hint_at_numbers(frame[name])
-    _require_categories(frame, text)
+    _check_categories(frame, text)
     formula = f"`{target}` ~ ." + (f" + (1 | `{request.group}`)" if request.group is not None else "")
     if text:
         say(f"Note: text columns are used as categories ({tables.listed(text)}).", err=True)
@@ -241,7 +241,7 @@ def _is_called(level: Any, given: str) -> bool:
         return False
 
 
-def _require_one_use(columns: dict[str, Sequence[str | None]]) -> None:
+def _check_one_use(columns: dict[str, Sequence[str | None]]) -> None:
     """Refuse a column that is asked for in two ways."""
     uses: dict[str, str] = {}
     for option, names in columns.items():
@@ -254,16 +254,16 @@ def _prepared(frame: Any, outcome: str, labels: set[str], request: Request) -> A
     """Rows whose outcome is a class, with numbers of plain types; ``labels`` are the columns of classes and groups."""
     frame = tables.with_plain_numbers(frame, labels)
     frame = tables.with_outcome(frame, outcome, drop=request.drop_missing_outcome)
-    _require_classes(frame[outcome], request.positive)
+    _check_classes(frame[outcome], request.positive)
     return frame
 
 
-def _require_classes(outcome: Any, positive: str | None) -> None:
+def _check_classes(outcome: Any, positive: str | None) -> None:
     """Refuse an outcome that is measured, and say how it becomes two classes."""
     values = outcome.unique()
     if outcome.dtype.kind not in "iuf" or len(values) <= 2:
         return
-    if (outcome % 1 != 0).any() or (len(values) > MOST_LEVELS and positive is None):
+    if (outcome % 1 != 0).any() or (len(values) > MAX_LEVELS and positive is None):
         low, high = values.min(), values.max()
         threshold = 0 if low < 0 < high else outcome.median()
         raise click.ClickException(
@@ -283,7 +283,7 @@ def _hint_at_numbers(column: Any) -> None:
 
     known = column.dropna()
     words = known[pd.isna(pd.to_numeric(known, errors="coerce"))].unique()
-    if len(words) and len(words) < MOST_WORDS and len(words) < 0.5 * known.nunique():
+    if len(words) and len(words) < MAX_WORDS and len(words) < 0.5 * known.nunique():
         told = ", ".join(map(repr, words))
         say(
             f"Note: column {column.name!r} is read as text because of {told} among its numbers. If that means a "
@@ -292,10 +292,10 @@ def _hint_at_numbers(column: Any) -> None:
         )
 
 
-def _require_categories(frame: Any, text: list[str]) -> None:
+def _check_categories(frame: Any, text: list[str]) -> None:
     for name in text:
         count = frame[name].nunique()
-        if count > MOST_LEVELS:
+        if count > MAX_LEVELS:
             raise click.ClickException(
                 f"Column {name!r} holds {count} different texts, too many for a category: leave it out with "
                 f"--drop {name!r}, or use it as --group if it identifies groups of rows."

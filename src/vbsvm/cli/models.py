@@ -55,7 +55,7 @@ def predict(
     from vbsvm import load
     from vbsvm.results import predicted_files
 
-    tables.require_writable(out, force=force)
+    tables.check_table_path(out, force=force)
     fitted: Any = load(model)
     kept, change = list(dict.fromkeys(keep)), tables.excel_safe if excel_safe else None
     columns, text, classes = columns_of(fitted), text_of(fitted), fitted.classes if is_fit(fitted) else fitted.classes_
@@ -68,8 +68,8 @@ def predict(
             say(f"Wrote {out}.", err=True)
         return
     frame = tables.read(data, text, sep, decimal)
-    tables.require_columns(frame, keep, "--keep")
-    tables.require_columns(frame, columns, "The model needs a column that the table lacks")
+    tables.check_columns(frame, keep, "--keep")
+    tables.check_columns(frame, columns, "The model needs a column that the table lacks")
     inputs = tables.with_plain_numbers(frame[columns], text)
     table = predicted_files.predicted(fitted, inputs, frame[kept], classes, **added)
     tables.write(table if change is None else change(table), out, force=force)
@@ -123,7 +123,7 @@ def report(
     """
     from vbsvm import load
 
-    tables.require_free(out, force=force)
+    tables.check_output_path(out, force=force)
     fitted: Any = load(model)
     given, rows = {}, range(0)
     if data is not None:
@@ -141,7 +141,7 @@ def _rows(fitted: Any, frame: Any, target: str | None, *, drop: bool) -> tuple[d
     outcome = fitted.reader.parts.outcome if is_fit(fitted) else target
     if outcome is None:
         raise click.UsageError("The model has no formula: name the column of --data that it predicts with --target.")
-    tables.require_columns(frame, [*columns, outcome], "--data")
+    tables.check_columns(frame, [*columns, outcome], "--data")
     known = tables.with_outcome(frame, outcome, drop=drop)
     rows, known = known.index, known.reset_index(drop=True)
     return ({"data": known} if is_fit(fitted) else {"X": known[columns], "y": known[outcome]}), rows
@@ -200,12 +200,12 @@ def effects(
     from vbsvm import load
     from vbsvm.base import printing
 
-    tables.require_writable(out, force=force)
+    tables.check_table_path(out, force=force)
     fitted: Any = load(model)
     text = text_of(fitted)
     frame = tables.with_plain_numbers(tables.read(data, text, sep, decimal), text)
-    tables.require_columns(frame, columns_of(fitted), "The model needs a column that the table lacks")
-    tables.require_columns(frame, [*by, weights], "The options name a column that the table lacks")
+    tables.check_columns(frame, columns_of(fitted), "The model needs a column that the table lacks")
+    tables.check_columns(frame, [*by, weights], "The options name a column that the table lacks")
     counts = None if weights is None else frame[weights].to_numpy()
     frame = frame if is_fit(fitted) else frame[columns_of(fitted)]
     rest = options | {"by": list(by) or None, "data": frame, "weights": counts}

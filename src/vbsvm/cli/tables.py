@@ -42,9 +42,9 @@ WRITTEN = "Names may end in .csv, .tsv, .txt, .parquet, .arrow or .feather."
 SIGN_NAMES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
 CHUNK = 1 << 18
 # A table in memory takes some times the room of its file: larger files are read piece by piece.
-TIMES = 4
+MEMORY_FACTOR = 4
 # Progress is shown once reading has taken so many seconds.
-PATIENCE = 1.0
+SECONDS_BEFORE_BAR = 1.0
 
 
 def options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,7 +91,7 @@ def files_of(
         return files
     if not place.is_file() or not place.name.lower().endswith((*PARQUET, *TEXT, *PACKED)):
         return None
-    most = files.limit // TIMES
+    most = files.limit // MEMORY_FACTOR
     return files if place.stat().st_size > most or _is_larger(data, most) else None
 
 
@@ -215,7 +215,7 @@ def _counted(path: str) -> Iterator[IO[bytes]]:
         begin = monotonic()
 
         def show() -> None:
-            if monotonic() - begin > PATIENCE:
+            if monotonic() - begin > SECONDS_BEFORE_BAR:
                 bar.start()
                 bar.update(task, completed=file.tell())
 
@@ -324,7 +324,7 @@ def write(frame: Any, path: str | None, *, force: bool) -> None:
     if path is None:
         write_text(frame, stdout())
         return
-    require_writable(path, force=force)
+    check_table_path(path, force=force)
     ending = _ending(path)
     with replacing(path) as file:
         if ending in TEXT:
@@ -346,16 +346,16 @@ def _quoted(cell: Any) -> Any:
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_SIGNS) else cell
 
 
-def require_writable(path: str | None, *, force: bool) -> None:
+def check_table_path(path: str | None, *, force: bool) -> None:
     """Refuse a name that a table can't be written under, by its ending or its place."""
     if path is None:
         return
     if _ending(path) not in (*TEXT, *PARQUET, *ARROW) or path.lower().endswith(tuple(PACKED)):
         raise click.ClickException(f"{path}: tables are not written as {Path(path).suffix or 'that'}. {WRITTEN}")
-    require_free(path, force=force)
+    check_output_path(path, force=force)
 
 
-def require_free(path: str | None, *, force: bool) -> None:
+def check_output_path(path: str | None, *, force: bool) -> None:
     """Refuse to write over a file unless it is asked for, and where there is no directory."""
     if path is None:
         return
@@ -367,7 +367,7 @@ def require_free(path: str | None, *, force: bool) -> None:
         raise click.ClickException(f"{path} exists already: add --force to replace it.")
 
 
-def require_columns(frame: Any, wanted: Iterable[str | None], what: str) -> None:
+def check_columns(frame: Any, wanted: Iterable[str | None], what: str) -> None:
     """Refuse a column that is not there, and name those that are spelled nearly the same."""
     names = list(frame.columns)
     for name in wanted:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vbsvm.plots.style import Axes, Canvas
 
 # More lines than this can't be told apart.
-MOST_LINES = 12
+MAX_LINES = 12
 
 
 def effects(
@@ -88,8 +88,8 @@ def _lines(table: "pd.DataFrame", class_: Any, *, several: bool, parted: bool) -
         ", ".join(map(str, key if isinstance(key, tuple) else (key,))): part
         for key, part in table.groupby(level=rest if len(rest) > 1 else rest[0], sort=False)
     }
-    if len(found) > MOST_LINES:
-        raise ValueError(f"effects: {len(found)} lines can't be told apart: choose at most {MOST_LINES} groups in by.")
+    if len(found) > MAX_LINES:
+        raise ValueError(f"effects: {len(found)} lines can't be told apart: choose at most {MAX_LINES} groups in by.")
     return found
 
 
@@ -101,7 +101,7 @@ def _drawn(ax: "Axes", lines: "dict[str, pd.DataFrame]", values: list[Any], *, n
         estimate, lower, upper = (part[column].to_numpy(dtype=float) for column in ("estimate", "lower", "upper"))
         if number:
             ax.fill_between(places, lower, upper, color=colour, alpha=0.18, linewidth=0)
-            marker = "o" if len(values) <= style.MOST_NAMES // 5 else ""
+            marker = "o" if len(values) <= style.MAX_NAMES // 5 else ""
             look: dict[str, Any] = {"color": colour, "linewidth": 1.6, "marker": marker, "markersize": 3.5}
             ax.plot(places, estimate, dashes, label=style.plain(name), **look)
             continue

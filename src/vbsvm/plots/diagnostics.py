@@ -14,7 +14,7 @@ from vbsvm.design.columns import INTERCEPT
 from vbsvm.design.values import listed
 from vbsvm.missing.imputation import CHANGED
 from vbsvm.plots import style
-from vbsvm.plots.resolve_fit import any_fit, largest, number_shown, one_fit, require_names
+from vbsvm.plots.resolve_fit import any_fit, check_names, largest, number_shown, one_fit
 from vbsvm.results.comparison.approximations import Comparison, Pair
 from vbsvm.results.fit import Fit
 from vbsvm.results.history import Trace
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 # More names than this do not fit beside the axis.
-MOST_SHIFTED = 2
-MOST_LINES = 12
-MOST_PANELS = 24
+MAX_SHIFTED = 2
+MAX_LINES = 12
+MAX_PANELS = 24
 
 
 def bound(fit: Any, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
@@ -107,7 +107,7 @@ def sensitivity(
     ax.axhline(0.0, color=style.MUTED, linewidth=0.8)
     ax.axvline(0.0, color=style.MUTED, linewidth=0.8, linestyle=":")
     columns = table.attrs.get("columns", [])
-    told = ", ".join(columns) if 0 < len(columns) <= MOST_SHIFTED else "values"
+    told = ", ".join(columns) if 0 < len(columns) <= MAX_SHIFTED else "values"
     ax.set_xlabel(style.plain(f"shift of missing {told} (standard deviations)") + left_out)
     ax.set_ylabel("coefficient, in units of its size\nwithout shift")
     ax.legend(loc="best")
@@ -116,14 +116,14 @@ def sensitivity(
 
 def _choose(table: "pd.DataFrame", nearest: int, terms: list[str] | None, top: int | None) -> tuple[list[str], str]:
     """The coefficients that are named, or the largest without shift; and a line on those that are left out."""
-    require_names("sensitivity", terms)
+    check_names("sensitivity", terms)
     known = [name for name in table.columns if name not in (INTERCEPT, CHANGED)]
     if terms is not None:
         unknown = [name for name in terms if name not in table.columns]
         if unknown or not len(terms):
             raise ValueError(f"sensitivity: there is no coefficient {unknown}; there are {printing.listed(known)}.")
         return list(terms), ""
-    n_shown = number_shown("sensitivity", top, len(known), MOST_LINES)
+    n_shown = number_shown("sensitivity", top, len(known), MAX_LINES)
     size = np.abs(table[known].to_numpy(dtype=float)[nearest])
     return [known[k] for k in largest(size, n_shown)], style.left_out(n_shown, len(known), "the largest without shift")
 
@@ -178,30 +178,30 @@ def densities(
 
 def _pairs(comparison: Comparison, terms: list[str] | None, top: int | None) -> tuple[list[Pair], str]:
     """The parameters that are named, or the least accurate; and a line on those that are left out."""
-    require_names("densities", terms)
+    check_names("densities", terms)
     found = list(comparison.pairs)
     if not found:
         raise ValueError("densities: the comparison has no parameters, so there is nothing to draw.")
     if terms is not None:
-        _require_known("densities", terms, [pair.name for pair in found], "in the comparison")
+        _check_known("densities", terms, [pair.name for pair in found], "in the comparison")
         return [pair for pair in found if pair.name in terms], ""
-    n_shown = number_shown("densities", top, len(found), MOST_PANELS)
+    n_shown = number_shown("densities", top, len(found), MAX_PANELS)
     left_out = style.left_out(n_shown, len(found), "those with the lowest accuracy")
     return [found[k] for k in largest([-pair.accuracy for pair in found], n_shown)], left_out
 
 
-def _require_known(what: str, terms: Sequence[str], known: list[str], kind: str) -> None:
+def _check_known(what: str, terms: Sequence[str], known: list[str], kind: str) -> None:
     """Refuse names that are not there, and none at all."""
     unknown = [name for name in terms if name not in known]
     if unknown or not len(terms):
         raise ValueError(f"{what}: {unknown or 'nothing'} is not {kind}: there are {printing.listed(known)}.")
 
 
-MOST_TRACES = 12
-MOST_POINTS = 1000
+MAX_TRACES = 12
+MAX_POINTS = 1000
 ONE_COLUMN = 3
 BINS = 20
-MAGNITUDES = 30
+LOG_SCALE_RATIO = 30
 
 
 def traces(
@@ -232,12 +232,12 @@ def traces(
     chosen, left_out = _chosen("traces", one_fit("traces", fit, class_), terms, top)
     panels = _panels("traces", chosen, axes, "draw" + left_out)
     for trace, ax in zip(chosen, panels, strict=True):
-        step = -(-trace.draws.shape[1] // MOST_POINTS)
+        step = -(-trace.draws.shape[1] // MAX_POINTS)
         for k, draws in enumerate(trace.draws):
             at = np.arange(0, len(draws), step)
             ax.plot(at, draws[at], color=style.look(k)[0], linewidth=0.5, alpha=0.8)
         ax.margins(x=0)
-        if trace.scale and trace.draws.max() > MAGNITUDES * trace.draws.min():
+        if trace.scale and trace.draws.max() > LOG_SCALE_RATIO * trace.draws.min():
             ax.set_yscale("log")
         _told(ax, trace)
     return panels
@@ -275,15 +275,15 @@ def rank_shares(draws: Array) -> Array:
 
 def _chosen(what: str, fit: Fit, terms: Sequence[str] | None, top: int | None) -> tuple[list[Trace], str]:
     """The parameters to show, and a line on those that are left out."""
-    require_names(what, terms)
+    check_names(what, terms)
     known = fit.traces
     found = list(known)
     if terms is not None:
         by_name = {trace.name: trace for trace in found}
-        _require_known(what, terms, list(by_name), "a parameter")
+        _check_known(what, terms, list(by_name), "a parameter")
         return [by_name[name] for name in terms], ""
     moving = [k for k, trace in enumerate(found) if np.ptp(trace.draws) > 0] or [0]
-    n_shown = number_shown(what, top, len(moving), MOST_TRACES)
+    n_shown = number_shown(what, top, len(moving), MAX_TRACES)
     if n_shown < len(moving):
         mixing = (*known.coefficient_mixing, *known.gate_mixing, *known.component_mixing)
         slowest = largest([-mixing[k].ess_bulk for k in moving], n_shown)
@@ -323,7 +323,7 @@ def _told(ax: "Axes", trace: Trace) -> None:
     ax.tick_params(which="both", labelsize=7)
 
 
-MOST_PATTERNS = 12
+MAX_PATTERNS = 12
 
 
 def missing(fit: Any, ax: "Canvas" = None, *, top: int | None = None) -> "Axes":
@@ -347,8 +347,8 @@ def missing(fit: Any, ax: "Canvas" = None, *, top: int | None = None) -> "Axes":
     if patterns is None or not len(patterns.names):
         raise ValueError("missing: the data of the fit had no missing values.")
     by_column = list(patterns.by_column.values())
-    chosen = largest(by_column, style.MOST_NAMES)
-    n_patterns = number_shown("missing", top, len(patterns.counts), MOST_PATTERNS)
+    chosen = largest(by_column, style.MAX_NAMES)
+    n_patterns = number_shown("missing", top, len(patterns.counts), MAX_PATTERNS)
     shown, counts = patterns.patterns[:n_patterns][:, chosen].T, patterns.counts[:n_patterns]
     names, height, _ = style.rows([patterns.names[k] for k in chosen])
     ax = style.axes(ax, height + 0.5)

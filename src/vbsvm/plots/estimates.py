@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 # A figure of more inputs is a wall.
-MOST_INCLUDED = 20
+MAX_INCLUDED = 20
 POINTS = 201
 
 
@@ -69,7 +69,7 @@ def coefficients(
     scale = one.plan.recipe.scale[: one.plan.n_shown]
     unit = one.plan.recipe.spread[: one.plan.n_shown] if standardized else np.ones(len(table))
     mean, lower, upper = (table[name].to_numpy(dtype=float) * unit for name in ("coefficient", "lower", "upper"))
-    n_shown = number_shown("coefficients", top, len(mean), style.MOST_NAMES)
+    n_shown = number_shown("coefficients", top, len(mean), style.MAX_NAMES)
     order = np.argsort(-np.abs(mean), kind="stable")[:n_shown]
     order = order[np.argsort(-mean[order], kind="stable")] if ordered else np.sort(order)
     names, height, _ = style.rows([str(table.index[k]) for k in order])
@@ -178,7 +178,7 @@ def inclusion(fit: Any, ax: "Canvas" = None, *, top: int | None = None, class_: 
         raise ValueError("inclusion: the model has no gates; fit it with LaplaceZero().")
     chances, signs = one.inclusion_probability, one.sign_probability
     scaled = one.coef * one.plan.recipe.spread[: one.plan.n_shown]
-    n_shown = number_shown("inclusion", top, len(chances), MOST_INCLUDED)
+    n_shown = number_shown("inclusion", top, len(chances), MAX_INCLUDED)
     shown = np.lexsort((-np.abs(scaled), -np.round(chances, 3)))[:n_shown]
     names, height, _ = style.rows([one.plan.shown_names[k] for k in shown])
     ax = style.axes(ax, height)
@@ -208,7 +208,7 @@ def inclusion(fit: Any, ax: "Canvas" = None, *, top: int | None = None, class_: 
 
 # Of more groups than can be named, so many at either end are, and the others are a band of so many rows.
 NAMED, BAND_ROWS = 10, 12
-NORMAL = 1.959964
+Z_95 = 1.959964
 
 
 def random_effects(
@@ -247,14 +247,14 @@ def random_effects(
     order = order[np.argsort(mean[order], kind="stable")]
     mean, sd = mean[order], sd[order]
     named = np.arange(n_groups)
-    if n_groups > style.MOST_NAMES:
+    if n_groups > style.MAX_NAMES:
         named = np.r_[:NAMED, n_groups - NAMED : n_groups]
     heights = np.arange(len(named), dtype=float)
     if len(named) < n_groups:
         heights[NAMED:] += BAND_ROWS
     names, _, row = style.rows([group_name(label) for label in table.index[order[named]]])
     ax = style.axes(ax, 0.9 + row * (heights[-1] + 1))
-    lower, upper = mean - NORMAL * sd, mean + NORMAL * sd
+    lower, upper = mean - Z_95 * sd, mean + Z_95 * sd
     intervals(ax, heights, mean[named], lower[named], upper[named])
     if len(named) < n_groups:
         between = slice(NAMED, n_groups - NAMED)

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 SPIKES = 50
 SPIKE_HEIGHT = 0.12
-MOST_BARS = 40
-FEWEST = 20
+MAX_BARS = 40
+MIN_BIN_WEIGHT = 20
 # Scores beyond so many times the upper quartile of their size are counted in the outermost bars.
-REACH = 4.0
+MAX_QUARTILES = 4.0
 
 
 def calibration(
@@ -85,7 +85,7 @@ def _bins(chances: Array, weights: Array, n_bins: int) -> NDArray[np.intp]:
     for k, count in enumerate(counts):
         joined.append(number)
         held += float(count)
-        if held >= FEWEST and counts[k + 1 :].sum() >= FEWEST:
+        if held >= MIN_BIN_WEIGHT and counts[k + 1 :].sum() >= MIN_BIN_WEIGHT:
             number, held = number + 1, 0.0
     return np.array(joined)[places]
 
@@ -121,9 +121,9 @@ def predictive(fit: Any, X: Any = None, y: Any = None, ax: "Canvas" = None, *, c
 def draw_predictive(found: Predicted, ax: "Canvas") -> "Axes":
     """The figure of ``predictive``, of rows that are predicted already."""
     ax = style.axes(ax, 2.8)
-    reach = max(REACH * float(np.quantile(np.abs(found.scores), 0.75)), 1.25)
+    reach = max(MAX_QUARTILES * float(np.quantile(np.abs(found.scores), 0.75)), 1.25)
     low, high = max(float(found.scores.min()), -reach), min(float(found.scores.max()), reach)
-    n_bars = int(np.clip(2.5 * np.cbrt(len(found.scores)), 10, MOST_BARS))
+    n_bars = int(np.clip(2.5 * np.cbrt(len(found.scores)), 10, MAX_BARS))
     edges = np.linspace(min(low, -1.25), max(high, 1.25), n_bars + 1)
     inside = np.clip(found.scores, edges[0], edges[-1])
     looks = ((False, style.GREEN, "--", "\\\\\\\\"), (True, style.VERMILION, "-", ""))
@@ -152,18 +152,18 @@ def draw_predictive(found: Predicted, ax: "Canvas") -> "Axes":
 
 
 # Log odds beyond are as good as certain.
-LARGEST = 12.0
+MAX_LOG_ODDS = 12.0
 # Rows with nearly the same log odds are counted together, in so many bins.
 BINS = 512
 POINTS = 81
 # The curve leaves out this share of the rows at either end.
-ENDS = 0.005
+TRIMMED_SHARE = 0.005
 # Rows within about this many log odds are averaged, at the least.
-NARROWEST = 0.4
+MIN_BANDWIDTH = 0.4
 # A weak prior of a and b, of standard deviation 2, keeps them finite where rows are few.
 PRECISION = 0.25
-NORMAL = 1.959964
-STEPS = 30
+Z_95 = 1.959964
+MAX_STEPS = 30
 
 
 @final
@@ -190,15 +190,15 @@ class Slope:
 def calibration_curve(chances: Array, positive: NDArray[np.bool_], weights: Array) -> Curve:
     """Local logistic regression on the log odds, with a Gaussian kernel."""
     x, total, hits = _counted(chances, positive, weights)
-    ends = np.interp([ENDS, 1.0 - ENDS], (np.cumsum(total) - 0.5 * total) / total.sum(), x)
+    ends = np.interp([TRIMMED_SHARE, 1.0 - TRIMMED_SHARE], (np.cumsum(total) - 0.5 * total) / total.sum(), x)
     at = np.linspace(ends[0], ends[1], POINTS) if ends[1] > ends[0] else ends[:1]
     centre = float(total @ x) / total.sum()
     sd = np.sqrt(float(total @ np.square(x - centre)) / total.sum())
-    width = max(1.3 * sd * total.sum() ** -0.2, NARROWEST)
+    width = max(1.3 * sd * total.sum() ** -0.2, MIN_BANDWIDTH)
     apart = x - at[:, None]
     kernel = np.exp(-0.5 * np.square(apart / width))
     shift, se = _fitted(x, apart, kernel, total, hits)
-    found = expit(at + shift + NORMAL * np.array([[0.0], [-1.0], [1.0]]) * se)
+    found = expit(at + shift + Z_95 * np.array([[0.0], [-1.0], [1.0]]) * se)
     return Curve(expit(at), *found)
 
 
@@ -209,7 +209,7 @@ def calibration_slope(
     x = _log_odds(chances)
     Z = np.column_stack([np.ones(len(x)), x])
     theta, prior = np.array([0.0, 1.0]), PRECISION * np.eye(2)
-    for _ in range(STEPS):
+    for _ in range(MAX_STEPS):
         p = expit(Z @ theta)
         pull = Z.T @ (weights * (positive - p)) - prior @ (theta - [0.0, 1.0])
         step = np.linalg.solve((Z.T * (weights * p * (1.0 - p))) @ Z + prior, pull)
@@ -221,13 +221,13 @@ def calibration_slope(
         scores = Z * (weights * (positive - p))[:, None]
         sums = np.stack([np.bincount(groups, column) for column in scores.T], axis=1)
         J = sums.T @ sums
-    half = NORMAL * float(np.sqrt(np.linalg.solve(H, np.linalg.solve(H, J + prior).T)[1, 1]))
+    half = Z_95 * float(np.sqrt(np.linalg.solve(H, np.linalg.solve(H, J + prior).T)[1, 1]))
     return Slope(float(theta[1]), float(theta[1]) - half, float(theta[1]) + half)
 
 
 def _log_odds(chances: Array) -> Array:
     with np.errstate(divide="ignore"):
-        return np.clip(logit(chances), -LARGEST, LARGEST)
+        return np.clip(logit(chances), -MAX_LOG_ODDS, MAX_LOG_ODDS)
 
 
 def _counted(chances: Array, positive: NDArray[np.bool_], weights: Array) -> tuple[Array, Array, Array]:
@@ -243,7 +243,7 @@ def _counted(chances: Array, positive: NDArray[np.bool_], weights: Array) -> tup
 def _fitted(x: Array, apart: Array, kernel: Array, total: Array, hits: Array) -> tuple[Array, Array]:
     """The shift a of the log odds at each point, by Newton steps, and its standard error."""
     a, b = np.zeros(len(apart)), np.zeros(len(apart))
-    for _ in range(STEPS):
+    for _ in range(MAX_STEPS):
         p = expit(x + a[:, None] + b[:, None] * apart)
         pull = kernel * (hits - total * p)
         H = _moments(kernel * total * p * (1.0 - p), apart)

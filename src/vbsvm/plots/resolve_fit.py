@@ -43,7 +43,7 @@ def largest(sizes: ArrayLike, count: int) -> list[int]:
     return sorted(np.argsort(-np.asarray(sizes), kind="stable")[:count].tolist())
 
 
-def require_names(what: str, terms: Any) -> None:
+def check_names(what: str, terms: Any) -> None:
     """Refuse one name where a list of them is meant."""
     if isinstance(terms, str):
         raise TypeError(f"{what}: terms must be a list of names, such as [{terms!r}]; got {terms!r}.")
@@ -150,7 +150,7 @@ def predicted(what: str, fit: Any, X: Any = None, y: Any = None, class_: Any = N
         outcome = one.reader.parts.outcome
         y = frames.take(X, [outcome])[outcome]
     if y is not None and one.classes[0] != f"not {one.classes[1]}":  # of the rest any label may be
-        _require_known(what, y, one.classes)
+        _check_known(what, y, one.classes)
     scores = np.asarray(one.decision_function(X))
     found = _found(what, scores, one.predict_proba(X)[:, 1], y, one.classes[1], one.classes[0])
     return replace(found, margins=not one.spec.likelihood.normalised)
@@ -168,7 +168,7 @@ def _left_out(what: str, fit: Any, class_: Any) -> Predicted:
 def _of_estimator(what: str, clf: Any, X: Any, y: Any, class_: Any) -> Predicted:
     classes, scores, chances = clf.classes_, clf.decision_function(X), clf.predict_proba(X)
     if y is not None:
-        _require_known(what, y, classes)
+        _check_known(what, y, classes)
     if len(classes) == 2:
         return _found(what, scores, chances[:, 1], y, classes[1], classes[0])
     k = _place(what, classes, class_)
@@ -176,7 +176,7 @@ def _of_estimator(what: str, clf: Any, X: Any, y: Any, class_: Any) -> Predicted
     return _found(what, scores[:, k] / one_fit(what, clf, class_).slope, chances[:, k], y, classes[k], None)
 
 
-def _require_known(what: str, y: Any, classes: NDArray[Any]) -> None:
+def _check_known(what: str, y: Any, classes: NDArray[Any]) -> None:
     unknown = sorted(set(np.asarray(y).tolist()) - set(classes.tolist()), key=str)
     if unknown:
         raise ValueError(

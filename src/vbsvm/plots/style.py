@@ -30,8 +30,8 @@ OF_ROWS = ("top", "right", "left")
 WIDTH = 3.8
 NAME, LINE = 24, 46
 # Where there are more rows than this, names would be too small to be read; and up to so many have more room.
-MOST_NAMES = 60
-FEW_ROWS = 25
+MAX_NAMES = 60
+MAX_LOOSE_ROWS = 25
 DPI = 200
 _ALT_TEXTS: "WeakKeyDictionary[Axes, str]" = WeakKeyDictionary()
 
@@ -90,7 +90,7 @@ def _lines(name: str, width: int) -> list[str]:
 def rows(names: Sequence[object]) -> tuple[list[str], float, float]:
     """Names beside the rows of a figure; the inches that all rows need, with an axis below, and that each does."""
     found, n_lines = wrapped(names)
-    row = 0.125 * n_lines + (0.05 if len(names) <= FEW_ROWS else 0.01)
+    row = 0.125 * n_lines + (0.05 if len(names) <= MAX_LOOSE_ROWS else 0.01)
     return found, 0.9 + row * len(names), row
 
 

@@ -17,43 +17,43 @@ from vbsvm.results.covariance import covariance, margin_warning
 from vbsvm.results.effects.check import misfit, parts_of
 from vbsvm.results.fit import Fit
 
-FEW_ROWS = 10
-FEW_GROUPS = 5
+MIN_CLASS_ROWS = 10
+MIN_GROUPS = 5
 # Above this share of missing values the coefficient of a column says more about the model than about the column.
-MUCH = 0.3
+MAX_MISSING_SHARE = 0.3
 # A class is hardly ever predicted where it is in fewer predictions than this share of its rows.
-HARDLY = 0.1
+MIN_PREDICTED_SHARE = 0.1
 # A difference counts if it is larger than so many standard errors.
-CLEAR = 2.0
+CLEAR_Z = 2.0
 # Slopes of the log odds within these are good enough for most uses.
-GOOD_SLOPES = 0.8, 1.25
+ACCEPTABLE_SLOPES = 0.8, 1.25
 HINGE = (
     "With a hinge loss this can happen even if inputs are associated with the outcome: coefficients near 0 do not rule "
     'out an association. If the classes differ in size, fit again with class_weight="balanced", or in a formula with '
     "weights."
 )
-FLATTERED = (
+OPTIMISTIC = (
     "among so many inputs for so few rows this makes the model look much better than it is. Fit it within "
     "cross-validation, where each fold chooses anew."
 )
 # A mean probability this far from the share is off, if it is by more than chance.
-OFF = 0.03
+MAX_MEAN_ERROR = 0.03
 
 
 def of_fit(fit: Fit) -> Iterator[Check]:
     """What of the data asks for care, and how the fit ended."""
     if fit.facts is not None:
         for label, rows in zip(fit.classes, fit.facts.rows, strict=True):
-            if label is not None and rows < FEW_ROWS:
+            if label is not None and rows < MIN_CLASS_ROWS:
                 yield Check(False, f"The class {label!s} has only {rows} rows.")
     if fit.missing_patterns is not None:
         total = fit.missing_patterns.total
-        much = [name for name, count in fit.missing_patterns.by_column.items() if count > MUCH * total]
+        much = [name for name, count in fit.missing_patterns.by_column.items() if count > MAX_MISSING_SHARE * total]
         if much:
-            said = f"More than {100 * MUCH:.0f} % of the values are missing in {names(much)}."
+            said = f"More than {100 * MAX_MISSING_SHARE:.0f} % of the values are missing in {names(much)}."
             yield Check(False, f"{said} Do not interpret their coefficients without a sensitivity analysis.")
     for factor in fit.plan.factors:
-        if len(factor.levels) < FEW_GROUPS:
+        if len(factor.levels) < MIN_GROUPS:
             yield Check(
                 False,
                 f"{factor.name} has only {len(factor.levels)} groups: they carry little information about the spread "
@@ -76,7 +76,7 @@ def of_predictions(evaluation: Evaluation, *, hinge: bool) -> Iterator[Check]:
     losses = f"log-loss {own.log_loss.value:.3f} against {shares.log_loss.value:.3f}"
     beside = f"if all are called {evaluation.most_common}"
     if evaluation.flattered:
-        yield Check(False, f"{said[0].upper()}{said[1:]}, but the inputs were chosen with all rows: {FLATTERED}")
+        yield Check(False, f"{said[0].upper()}{said[1:]}, but the inputs were chosen with all rows: {OPTIMISTIC}")
     elif better:
         yield Check(True, f"The model predicts: {said}, against {percent(base.value, 1)} {beside}.")
     elif loss:
@@ -108,7 +108,7 @@ def _collapsed(evaluation: Evaluation, *, hinge: bool) -> Iterator[Check]:
     rows = evaluation.rows
     for k, label in enumerate(evaluation.classes):
         there, predicted = (float(rows.weights[one == k].sum()) for one in (rows.truth, rows.decided))
-        if predicted >= HARDLY * there:
+        if predicted >= MIN_PREDICTED_SHARE * there:
             continue
         others = [name for j, name in enumerate(evaluation.classes) if j != k]
         if not predicted and len(others) == 1:
@@ -155,12 +155,12 @@ def _calibration(found: Predicted, groups: NDArray[np.intp] | None) -> Check:
     told = told.replace("-", "−") + ", and 1 is right"
     predicted, observed = (float(np.average(one, weights=found.weights)) for one in (found.chances, found.positive))
     average = f"on average {percent(predicted, 1)} are predicted as {found.classes[1]}, and {percent(observed, 1)} are"
-    chance = CLEAR * np.sqrt(observed * (1.0 - observed) / found.weights.sum())
-    if abs(predicted - observed) > max(OFF, chance):
+    chance = CLEAR_Z * np.sqrt(observed * (1.0 - observed) / found.weights.sum())
+    if abs(predicted - observed) > max(MAX_MEAN_ERROR, chance):
         return Check(False, f"Probabilities are off: {average}; {told}.")
-    if slope.upper < 1.0 and slope.value < GOOD_SLOPES[0]:
+    if slope.upper < 1.0 and slope.value < ACCEPTABLE_SLOPES[0]:
         return Check(False, f"Probabilities are too extreme: {told}; {average}.")
-    if slope.lower > 1.0 and slope.value > GOOD_SLOPES[1]:
+    if slope.lower > 1.0 and slope.value > ACCEPTABLE_SLOPES[1]:
         return Check(False, f"Probabilities are too timid: {told}; {average}.")
     units, positive = [] if groups is None else [groups], found.positive.astype(np.float64)
     part = misfit(parts_of(found.chances), found.chances, positive, found.weights, units)
@@ -176,7 +176,7 @@ def _calibration(found: Predicted, groups: NDArray[np.intp] | None) -> Check:
 def _clearly(evaluation: Evaluation, larger: Measure, smaller: Measure) -> bool:
     """Whether one measure is smaller than the other by more than chance."""
     difference = larger - smaller
-    return difference.value > CLEAR * evaluation.se(difference)
+    return difference.value > CLEAR_Z * evaluation.se(difference)
 
 
 def _told(evaluation: Evaluation, of_fit: LeftOutPredictions) -> str:

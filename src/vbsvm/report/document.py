@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from vbsvm.plots.style import Figure
 
 
-FEWEST_SORTED = 6
+MIN_SORTABLE_ROWS = 6
 # Tables with more columns or rows need the whole width, and scroll on a phone; others are stacked there.
-MOST_STACKED = 6, 15
+MAX_STACKED = 6, 15
 
 
 @final
@@ -108,7 +108,7 @@ class Table:
     @property
     def sortable(self) -> bool:
         """Whether there is something to sort."""
-        return len(self.rows) >= FEWEST_SORTED and bool(self.head)
+        return len(self.rows) >= MIN_SORTABLE_ROWS and bool(self.head)
 
     @property
     def short(self) -> str:
@@ -118,7 +118,7 @@ class Table:
     @property
     def wide(self) -> bool:
         """Whether it needs the whole width of a page."""
-        return len(self.head) > MOST_STACKED[0] or len(self.rows) > MOST_STACKED[1]
+        return len(self.head) > MAX_STACKED[0] or len(self.rows) > MAX_STACKED[1]
 
     def numeric(self, column: int) -> bool:
         """Whether a column holds numbers."""
@@ -281,7 +281,7 @@ def place(path: Path, text: str) -> Path:
     return path
 
 
-def require_parts() -> None:
+def check_dependencies() -> None:
     """Refuse to begin where a page could not be written in the end."""
     _environment()
     style.new_figure()

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from vbsvm.results.fit import Fit
 
 # Inputs that are looked at, and that are shown: those whose probabilities differ most.
-MOST_TRIED, MOST_SHOWN = 8, 4
+MAX_TRIED, MAX_SHOWN = 8, 4
 # Over more rows averages take longer than a page should.
-MOST_ROWS = 100_000
+MAX_ROWS = 100_000
 
 
 @final
@@ -44,7 +44,7 @@ class Owner:
             found = self.of._effects_subject(self.data, None, self.covariance)
         except (ValueError, TypeError):  # no rows, or rows that can't be averaged over
             return None
-        return found if len(found.rows.weights) <= MOST_ROWS else None
+        return found if len(found.rows.weights) <= MAX_ROWS else None
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Effects of the main inputs by name; none where there are no rows."""
@@ -56,7 +56,7 @@ class Owner:
         chosen: dict[str, Any] = {"data": self.data, "covariance": self.covariance}
         found = {name: self.of._effects_table(name, None, **chosen)[1] for name in tried}
         spans = {name: float(np.ptp(table["estimate"].to_numpy(dtype=float))) for name, table in found.items()}
-        shown = sorted(found, key=lambda name: -spans[name])[:MOST_SHOWN]
+        shown = sorted(found, key=lambda name: -spans[name])[:MAX_SHOWN]
         return {name: found[name] for name in tried if name in shown}
 
     def _candidates(self, fit: "Fit", rows: EffectRows) -> list[str]:
@@ -65,7 +65,7 @@ class Owner:
         if owners := rows.owners:
             size = np.abs(fit.coef * fit.plan.recipe.spread[: fit.plan.n_shown])
             names = list(dict.fromkeys(owners[k] for k in np.argsort(-size, kind="stable")))
-        return [name for name in names[:MOST_TRIED] if _is_shown(rows, name)]
+        return [name for name in names[:MAX_TRIED] if _is_shown(rows, name)]
 
 
 def _is_shown(rows: EffectRows, name: str) -> bool:

@@ -25,7 +25,7 @@ from vbsvm.results.fit import Fit
 from vbsvm.results.fit_predictions import odds_scores
 
 # Rows × inputs up to which single inputs are tried.
-MOST_NUMBERS = 10_000_000
+MAX_NUMBERS = 10_000_000
 # Of the share of all rows, in numbers of rows, where the others of a group are asked.
 PRIOR_ROWS = 1.0
 
@@ -78,7 +78,7 @@ def other_rows_of_group(known: KnownRows, factor: str) -> LeftOutPredictions:
 
 def best_input(known: KnownRows, inputs: EffectRows, names: Sequence[str]) -> LeftOutPredictions | None:
     """The input that tells the classes apart best, on its own; None where there is nothing to choose from."""
-    if len(names) < 2 or len(names) * len(known.rows.truth) > MOST_NUMBERS:
+    if len(names) < 2 or len(names) * len(known.rows.truth) > MAX_NUMBERS:
         return None
     best, chances, chosen = np.full(len(known.rows.truth), np.inf), None, np.zeros(len(known.rows.truth), dtype=int)
     for k, name in enumerate(names):

@@ -33,7 +33,7 @@ def write(
         raise ValueError(f"report: {place} is a directory; name a file in it, such as {place / 'report.html'}.")
     if not place.parent.is_dir():
         raise ValueError(f"report: there is no directory {place.parent}; create it first.")
-    document.require_parts()
+    document.check_dependencies()
     title = sections.title_of(fits) if title is None else str(title)
     return document.place(place, document.document(title, _sections(fits, found, owner)))
 

@@ -186,8 +186,8 @@ def _scaling(recipe: Recipe, n_shown: int) -> str:
 
 
 LEVEL = 0.95
-MOST_IN_FIGURE = 30
-MOST_IN_TABLE = 2000
+MAX_IN_FIGURE = 30
+MAX_IN_TABLE = 2000
 # Columns of the tables of a fit that have another name in the report.
 HEADS = {
     "coefficient": "mean",
@@ -207,7 +207,7 @@ def coefficients(fit: Fit, key: str) -> Section:
     n_terms = fit.plan.n_shown
     unit = np.concatenate([np.full(len(table) - n_terms, np.nan), fit.plan.recipe.spread[:n_terms]])
     scaled = table["coefficient"].to_numpy(dtype=float) * unit
-    chosen = largest(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MOST_IN_TABLE)
+    chosen = largest(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MAX_IN_TABLE)
     written = _rows(table.iloc[chosen])
     body = cells(*((str(table.index[k]), *row, float(scaled[k])) for k, row in zip(chosen, written, strict=True)))
     head = ("term", *_heads(table), "mean per sd")
@@ -220,7 +220,7 @@ def coefficients(fit: Fit, key: str) -> Section:
     ]
     if n_terms:
         n_in = max(int((fit.inclusion_probability > 0.5).sum()), 1)
-        top = min(n_in, MOST_IN_FIGURE)
+        top = min(n_in, MAX_IN_FIGURE)
         shown = "all" if top == n_terms else f"the {top} largest of {n_terms}"
         alt = (
             f"Forest plot of {shown} coefficients for one standard deviation of each column; the table has the numbers."
@@ -238,7 +238,7 @@ def selection(fit: Fit, gates: GateMap, key: str) -> Section:
     """Which inputs are in."""
     chances = fit.inclusion_probability
     gated = fit.plan.shown(gates.gate_of) >= 0
-    top = min(int(gated.sum()), estimates.MOST_INCLUDED)
+    top = min(int(gated.sum()), estimates.MAX_INCLUDED)
     n_in = int((chances[gated] > 0.5).sum())
     between = int(((chances[gated] > 0.05) & (chances[gated] < 0.95)).sum())
     text = (
@@ -309,7 +309,7 @@ def _components(fit: Fit) -> Table:
 def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
     table = tables.random_effects(fit, factor.name)
     mean = table["mean"].to_numpy(dtype=float)
-    chosen = largest(np.abs(mean), MOST_IN_TABLE)
+    chosen = largest(np.abs(mean), MAX_IN_TABLE)
     shown = table.iloc[chosen]
     names = map(estimates.group_name, shown.index)
     body = cells(*((name, *row) for name, row in zip(names, _rows(shown), strict=True)))

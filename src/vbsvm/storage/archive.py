@@ -67,7 +67,7 @@ def read(path: str | os.PathLike[str], format: str, schema: int) -> Archive:
         if manifest is None or comment != _seal(manifest):
             raise ArchiveError("its manifest is not the one that was written")
         head = _json(manifest)
-        _require_format(head, format, schema)
+        _check_format(head, format, schema)
         digests = head.pop("parts")
         if digests != {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}:
             raise ArchiveError("its parts are not those that were written")
@@ -114,7 +114,7 @@ def _parts(zipped: zipfile.ZipFile, size: int) -> dict[str, bytes]:
     return {entry.filename: zipped.read(entry) for entry in entries}
 
 
-def _require_format(head: Any, format: str, schema: int) -> None:
+def _check_format(head: Any, format: str, schema: int) -> None:
     if head["format"] != format:
         raise ArchiveError(f"it holds {head['format']!r}, not {format!r}")
     if not isinstance(head["schema"], int) or head["schema"] < 1:

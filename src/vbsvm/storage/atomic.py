@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import IO
 
 # A file of another machine's process, of which nobody here knows whether it still writes, is left alone for days.
-LEFT_BEHIND = 2 * 86_400.0
-HERE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+STALE_SECONDS = 2 * 86_400.0
+MACHINE_ID = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 
 
-def require_path(path: str | os.PathLike[str]) -> None:
+def check_path(path: str | os.PathLike[str]) -> None:
     """Refuse a name that no file can have, before there is something to write."""
     if isinstance(path, str | os.PathLike) and "\0" in str(path):
         raise ValueError(f"No file is named {str(path)!r}: it holds a null character. Choose another name.")
@@ -29,12 +29,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     It is written beside its place, under a name that tells its process. What killed processes have left there is
     removed.
     """
-    require_path(path)
+    check_path(path)
     place = Path(path).resolve()
     if not place.parent.is_dir():
         raise FileNotFoundError(f"There is no directory {place.parent} to write {place.name} in.")
     _remove_parts(place)
-    beside = place.with_name(f".{place.name}.{HERE}.{os.getpid()}.{secrets.token_hex(4)}.part")
+    beside = place.with_name(f".{place.name}.{MACHINE_ID}.{os.getpid()}.{secrets.token_hex(4)}.part")
     try:
         with beside.open("xb") as file:
             yield file
@@ -63,13 +63,13 @@ def _remove_parts(place: Path) -> None:
             if one.name.startswith(begin) and one.name.endswith(end):
                 with suppress(OSError):
                     left = one.name[len(begin) : -len(end)].split(".")
-                    if _is_gone(left) or time.time() - one.stat().st_mtime > LEFT_BEHIND:
+                    if _is_gone(left) or time.time() - one.stat().st_mtime > STALE_SECONDS:
                         Path(one.path).unlink()
 
 
 def _is_gone(writer: list[str]) -> bool:
     """Whether a part was written by a process of this machine that is no more."""
-    if os.name == "nt" or len(writer) != 3 or writer[0] != HERE or not writer[1].isdecimal():
+    if os.name == "nt" or len(writer) != 3 or writer[0] != MACHINE_ID or not writer[1].isdecimal():
         return False
     try:
         os.kill(int(writer[1]), 0)

@@ -92,7 +92,7 @@ class Registry:
         needed = {field.name for field in public if field.default is MISSING and field.default_factory is MISSING}
         if not needed <= set(values) <= {field.name for field in public}:
             raise CodecError(f"{kind.__name__} has the fields {[field.name for field in public]}, not {sorted(values)}")
-        require_types(kind, values, {form.kind.__name__: form.kind for form in self._forms.values()})
+        check_types(kind, values, {form.kind.__name__: form.kind for form in self._forms.values()})
         return kind(**values)
 
     def _encode(self, value: Any, where: str, arrays: list[NDArray[Any]], known: dict[int, int]) -> Any:
@@ -195,7 +195,7 @@ def public_fields(value: Any) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in fields(value) if field.name[0] != "_"}
 
 
-def require_types(kind: type, values: Mapping[str, Any], names: Mapping[str, Any] | None = None) -> None:
+def check_types(kind: type, values: Mapping[str, Any], names: Mapping[str, Any] | None = None) -> None:
     """Refuse values of other types than the fields of a class declare; ``names`` are classes that it only names."""
     hints = get_type_hints(kind, localns=dict(names or {}))
     for name, value in values.items():

@@ -25,9 +25,9 @@ from vbsvm.sources.distributed import Distributed, settled
 from vbsvm.sources.memory import Memory
 
 # No partition has as many rows: rows of all partitions have numbers of their own.
-APART = 2**32
+ROW_NUMBERS_PER_PART = 2**32
 # Bytes of whole columns that are fetched from the workers, of which splines and some transforms are learned.
-MOST_WHOLE = 2**31
+MAX_WHOLE_BYTES = 2**31
 
 
 @final
@@ -70,18 +70,18 @@ class DaskPartitions(Partitions):
             hold = delayed(partial(_part, self._raw, columns))
             self._parts = self._cluster.held([hold(number, part) for number, part in enumerate(self._delayed)])
         total = self._cluster.sum(partial(_answer, function), self._parts)
-        self.require_room(total)
+        self.check_memory(total)
         return total
 
     @property
     def most_whole(self) -> float:
         """Bytes of whole columns that are fetched from the workers."""
-        return MOST_WHOLE
+        return MAX_WHOLE_BYTES
 
     def room_advice(self, n_bytes: int) -> str:
         """What to do where whole columns take this many bytes."""
         return (
-            f"which are {n_bytes / 1e9:.1f} GB; up to {MOST_WHOLE / 1e9:.1f} are fetched from a cluster: leave these "
+            f"which are {n_bytes / 1e9:.1f} GB; up to {MAX_WHOLE_BYTES / 1e9:.1f} are fetched from a cluster: leave these "
             "terms out, or compute such columns before."
         )
 
@@ -90,7 +90,7 @@ class DaskPartitions(Partitions):
         try:
             return super().learn(reader)
         except (ValueError, TypeError) as error:
-            raise type(error)(renumbered(str(error), lambda row: row % APART)) from None
+            raise type(error)(renumbered(str(error), lambda row: row % ROW_NUMBERS_PER_PART)) from None
 
     def encode(self, encoder: Encoder) -> EncodedData:
         """Let workers encode and keep the rows."""
@@ -190,7 +190,7 @@ def _raw_table(names: list[Any] | None, rows: tuple[Any, Any, Any], columns: Seq
 def _part(raw: Callable[..., Any], columns: Sequence[str] | None, number: int, rows: Any) -> Part:
     named = partial(_in_partition, number)
     with named():
-        return Part(raw(rows, columns), number * APART, named)
+        return Part(raw(rows, columns), number * ROW_NUMBERS_PER_PART, named)
 
 
 def _answer(function: Callable[[Part], Any], part: Part) -> Any:

@@ -16,7 +16,7 @@ from vbsvm.sources.files_cache import Cache, CachedRows, SortedPlaces, Writer
 from vbsvm.sources.files_parquet import FLOAT32
 
 # Share of the limit of memory that whole columns may take, of which splines and some transforms are learned.
-WHOLE = 1 / 8
+WHOLE_COLUMNS_SHARE = 1 / 8
 
 
 @final
@@ -33,7 +33,7 @@ class TableColumns:
         """Refuse columns that the files do not have."""
         for what, name in (("target", target), ("weights", weights)):
             if name is not None:
-                _require_column(names, name, what)
+                _check_column(names, name, what)
         taken = {target, weights}
         if features is None:
             chosen = [name for name in names if name not in taken]
@@ -42,7 +42,7 @@ class TableColumns:
                 raise TypeError(f"features must be a list of columns; got the text {features!r}.")
             chosen = list(features)
             for name in chosen:
-                _require_column(names, name, "features")
+                _check_column(names, name, "features")
                 if name in taken:
                     raise ValueError(f"Column {name!r} is one of features, and the target or the weights as well.")
         if not chosen:
@@ -52,7 +52,7 @@ class TableColumns:
     def settings(self, types: dict[str, str], group: Any, class_weight: Any) -> dict[str, Any]:
         """What a ``TableReader`` of these columns is told."""
         if group is not None:
-            _require_column(list(self.features), group, "group")
+            _check_column(list(self.features), group, "group")
         labels = [name for name in (self.target, self.weights) if name is not None]
         single = all(types[name] == FLOAT32 for name in self.features)
         about = {"target": self.target, "features": self.features, "weights": self.weights}
@@ -99,13 +99,13 @@ class FilePartitions(Partitions):
     @property
     def most_whole(self) -> float:
         """Bytes of whole columns that fit in memory."""
-        return self.files.limit * WHOLE
+        return self.files.limit * WHOLE_COLUMNS_SHARE
 
     def room_advice(self, n_bytes: int) -> str:
         """What to do where whole columns take this many bytes, or more."""
         return (
             f"which need {n_bytes / 1e9:.1f} GB and more: raise Files(…, memory_limit=…) to at least "
-            f"{n_bytes / WHOLE / 1e9:.1f}GB, or leave these terms out."
+            f"{n_bytes / WHOLE_COLUMNS_SHARE / 1e9:.1f}GB, or leave these terms out."
         )
 
     def read(self, reader: Reader) -> EncodedData:
@@ -158,7 +158,7 @@ def _encoded(reader: Reader, rows: CachedRows) -> EncodedData:
     return EncodedData(encoder, LabelledRows.of_arrays(dict(rows.arrays)), rows.learned["columns"], rows.pages)
 
 
-def _require_column(names: list[str], name: Any, what: str) -> None:
+def _check_column(names: list[str], name: Any, what: str) -> None:
     if name not in names:
         raise ValueError(
             f"{what}: the files have no column {name!r}; they have {listed(names)}.{meant(str(name), names)}"

@@ -184,7 +184,7 @@ class FormulaReader:
         """The two classes, ``positive`` against the rest, and ±1 for each row."""
         name = self.parts.outcome
         classes, signs = label_checks.read_outcome(name, frame[name], self.positive)
-        label_checks.require_both_signs(signs, name)
+        label_checks.check_both_classes(signs, name)
         return classes, signs
 
     def _learn_all(self, rows: CountedRows) -> "FormulaEncoder":

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _OPTIONS: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False}
 # Share of cells beyond which a CSR array of numbers and indices takes more room than all cells.
-FULL = 2 / 3
+MAX_DENSITY = 2 / 3
 _SPARSE = "csr"
 
 
@@ -37,16 +37,16 @@ def read_data(
     """Give inputs, labels, and the group of each row (None without groups), as ``fit`` gets them."""
     if _are_numbers(estimator):
         X = _plain(X)
-        _require_equal_lengths(X, y)
+        _check_equal_lengths(X, y)
         table, labels = _validated(estimator, X, y, reset=reset, accept_sparse=_SPARSE, **_OPTIONS)
         return _canonical(table), cast(NDArray[Any], labels), None
     table, members = read_table(estimator, X, sample_weight, reset=True)
-    _require_equal_lengths(table, y)
+    _check_equal_lengths(table, y)
     labels = column_or_1d(y, warn=True)
     return table, labels, members
 
 
-def _require_equal_lengths(X: Any, y: Any) -> None:
+def _check_equal_lengths(X: Any, y: Any) -> None:
     """Refuse more labels than rows, or less."""
     if y is not None and not issparse(y) and len(X.shape) == 2 and X.shape[0] != len(y):
         raise ValueError(
@@ -73,7 +73,7 @@ def read_table(
         return _canonical(table), None
     group = estimator.group
     if group is not None:
-        require_group(group)
+        check_group(group)
     X = _table(X, dtype=object)
     if issparse(X):
         raise TypeError(
@@ -126,7 +126,7 @@ def _warn_of_new_levels(columns: Sequence[tuple[Any, NDArray[Any], Any]], new: d
     )
 
 
-def require_group(group: Any) -> None:
+def check_group(group: Any) -> None:
     """Refuse what does not name a column."""
     if not isinstance(group, str | numbers.Integral):
         raise TypeError(
@@ -196,7 +196,7 @@ def _canonical(table: Any) -> Any:
     if not issparse(table):
         return table
     found = canonical(table)
-    full = found.nnz > FULL * found.shape[0] * found.shape[1] and np.isfinite(found.data).all()
+    full = found.nnz > MAX_DENSITY * found.shape[0] * found.shape[1] and np.isfinite(found.data).all()
     return found.toarray() if full else found
 
 

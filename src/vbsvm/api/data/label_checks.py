@@ -14,9 +14,9 @@ from vbsvm.design import values
 from vbsvm.design.values import listed
 
 # Beyond it a count leaves the range of floating point.
-LARGEST_WEIGHT = 1e50
+MAX_WEIGHT = 1e50
 # Kinds of whole numbers and words, as NumPy calls them.
-WHOLE = "biuSU"
+WHOLE_NUMBER_KINDS = "biuSU"
 
 
 def plain_labels(y: Any) -> Any:
@@ -61,9 +61,9 @@ def _labels_of_objects(labels: NDArray[Any]) -> NDArray[Any]:
     return np.array(labels.tolist())
 
 
-def require_labels(y: NDArray[Any], classes: NDArray[Any]) -> None:
+def check_labels(y: NDArray[Any], classes: NDArray[Any]) -> None:
     """Refuse labels that are no classes; of a few whole numbers or words nothing is wrong."""
-    if y.dtype.kind not in WHOLE or 2 * len(classes) > len(y):
+    if y.dtype.kind not in WHOLE_NUMBER_KINDS or 2 * len(classes) > len(y):
         check_classification_targets(y)
 
 
@@ -77,14 +77,14 @@ def column_of_labels(column: Any) -> NDArray[Any]:
     return column_or_1d(plain_labels(column), warn=True)
 
 
-def require_classes(labels: NDArray[Any]) -> None:
+def check_classes(labels: NDArray[Any]) -> None:
     """Refuse labels, each given once, that are no classes, or of one class only."""
-    if labels.dtype.kind not in WHOLE:
+    if labels.dtype.kind not in WHOLE_NUMBER_KINDS:
         check_classification_targets(np.repeat(labels, 3))  # of labels that occur once scikit-learn would warn
-    require_two(labels)
+    check_several_classes(labels)
 
 
-def require_two(classes: NDArray[Any]) -> None:
+def check_several_classes(classes: NDArray[Any]) -> None:
     """Refuse labels of one class only."""
     if len(classes) < 2:
         raise ValueError(
@@ -111,7 +111,7 @@ def read_weights(
         raise ValueError(f"{name} is negative in row {row} ({weights[row]:g}); weights are counts of rows.")
     if weights.max(initial=0.0) == 0 and not may_all_be_zero:
         raise ValueError(f"{name} is zero in every row: nothing is left to fit.")
-    return require_counts(weights)
+    return check_counts(weights)
 
 
 def _weights(given: Any, name: str) -> Array:
@@ -134,7 +134,7 @@ def class_factors(class_weight: dict[Any, float] | str, classes: NDArray[Any], t
     else:
         factors = _given_factors(class_weight, classes)
     for label, factor in zip(classes, factors, strict=True):
-        if not 0 < factor < LARGEST_WEIGHT:
+        if not 0 < factor < MAX_WEIGHT:
             raise ValueError(f"class_weight of class {label!s} is {factor:g}; a positive finite number is needed.")
     return factors
 
@@ -190,15 +190,15 @@ def _labels(negative: Any, positive: Any) -> NDArray[Any]:
     return np.array([negative, positive], dtype=object)
 
 
-def require_both_signs(signs: Array, outcome: str) -> None:
+def check_both_classes(signs: Array, outcome: str) -> None:
     """Refuse an outcome of one class only."""
     if len(signs) == 0 or signs.min() == signs.max():
         raise ValueError(f"The outcome {outcome!r} has only one class in the rows of positive weight; two are needed.")
 
 
-def require_counts(weights: Array) -> Array:
+def check_counts(weights: Array) -> Array:
     """Refuse weights that are no counts."""
-    if weights.max(initial=0.0) >= LARGEST_WEIGHT:
+    if weights.max(initial=0.0) >= MAX_WEIGHT:
         row = int(np.argmax(weights))
         raise ValueError(f"The weight of row {row} is {weights[row]:g}; weights are counts of rows, below 1e50.")
     return weights

@@ -209,10 +209,10 @@ class Partitions(ABC):
         for part in self.parts(columns):
             with part.named():
                 total = added(total, function(part))
-            self.require_room(total)
+            self.check_memory(total)
         return total
 
-    def require_room(self, total: Any) -> None:
+    def check_memory(self, total: Any) -> None:
         """Refuse a summary of a formula whose whole columns take too much memory."""
         summary = getattr(total, "formula", None)
         if summary is not None and summary.n_held > self.most_whole:

@@ -23,7 +23,7 @@ from vbsvm.sources.row_builder import Grouping
 from vbsvm.sources.sparse import Sparse
 
 # The dual layout keeps a matrix of the coefficients that no prior holds.
-MOST_FREE = 50
+MAX_UNPENALISED = 50
 
 
 def build_problem(
@@ -72,8 +72,8 @@ class Problem:
         """Decide how missing values are treated and how rows lie in memory; refuse what can't be fitted."""
         data, design, rows = self.data, self.design, self.data.rows
         plan, encoded, ranges = design.plan, rows.encoded, data.columns.ranges
-        validation.require_representable(ranges, plan.recipe, plan.names)
-        validation.require_mechanism(self.imputation, encoded)
+        validation.check_representable(ranges, plan.recipe, plan.names)
+        validation.check_mechanism(self.imputation, encoded)
         n_rows, row_bytes = encoded.table.shape[0], encoded.table.dtype.itemsize * encoded.table.shape[1]
         looked_at, missing = data.remote, ranges.incomplete
         if looked_at is None:
@@ -82,9 +82,9 @@ class Problem:
             self.imputation, plan, encoded, missing, design.terms, looked_at, self._labels, design.known_levels
         )
         spec = Spec(design.blocks(self.likelihood), missing_data.model, self.likelihood)
-        validation.require_gates_that_fit(spec, plan)
+        validation.check_gates(spec, plan)
         source = self._source(spec, missing_data)
-        validation.require_moderate_size(plan, spec, source)
+        validation.check_model_size(plan, spec, source)
         about = design.formula, data.encoder.n_dropped, rows.sample_weights, rows.given
         tasks = [
             Task(spec, plan, missing_data, replace(source, signs=signs), labels, *about)
@@ -131,4 +131,4 @@ def _suits_rows(spec: Spec, source: InMemory) -> bool:
         return False
     if spec.joint_gates or (gates is not None and gates.shared):
         return False
-    return bool(np.count_nonzero(spec.precision(spec.start()).diagonal < FREE) <= MOST_FREE)
+    return bool(np.count_nonzero(spec.precision(spec.start()).diagonal < FREE) <= MAX_UNPENALISED)

@@ -116,7 +116,7 @@ class TableReader:
         raw = part.raw
         if isinstance(raw, ReadTable):
             labels, members = LabelSummary.of(raw.y, raw.weights), raw.members
-            label_checks.require_labels(raw.y, labels.labels)
+            label_checks.check_labels(raw.y, labels.labels)
             return TableSummary(labels, None if members is None else LabelSummary.of(members, raw.weights), self.target)
         y, weights = self._labels(raw)
         groups = None
@@ -131,7 +131,7 @@ class TableReader:
         if summary is None or not summary.labels.n_rows:
             raise ValueError(self.no_rows)
         labels, groups = summary.labels, summary.groups
-        label_checks.require_classes(labels.labels)
+        label_checks.check_classes(labels.labels)
         factors = None
         if self.class_weight is not None:
             factors = label_checks.class_factors(self.class_weight, labels.labels, labels.totals)
@@ -193,7 +193,7 @@ class TableEncoder:
         levels = () if rows.members is None or self.levels is None else (self.levels.encode([rows.members]),)
         weights, own = rows.weights, None
         if self.factors is not None:
-            weights, own = label_checks.require_counts(weights * self.factors[codes]), weights
+            weights, own = label_checks.check_counts(weights * self.factors[codes]), weights
         return LabelledRows(Encoded(rows.X, levels), signs, weights, own, rows.given)
 
     def count(self, part: Part) -> RowCounts | None:
@@ -204,13 +204,13 @@ class TableEncoder:
         """Summary of the columns; infinity is refused by row and column."""
         X = rows.encoded.table
         columns = (sparse_summary if issparse(X) else ColumnSummary.of)(X, rows.column_weights)
-        validation.require_usable(X, rows.weights, columns.ranges, self.reader.names, rows.given)
+        validation.check_finite_columns(X, rows.weights, columns.ranges, self.reader.names, rows.given)
         return columns
 
     def design(self, columns: ColumnSummary, rows: LabelledRows) -> Design:
         """Every column is an input that may be missing."""
         reader, X = self.reader, rows.encoded.table
-        validation.require_known(columns.ranges, reader.names)
+        validation.check_observed_columns(columns.ranges, reader.names)
         recipe = columns.recipe(reader.intercept, reader.standardize)
         if issparse(X) and validation.needs_draws(X):
             recipe = with_common_scale(recipe)
