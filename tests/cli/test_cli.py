@@ -25,7 +25,7 @@ import vbsvm
 from saved_models import incomplete, table
 from vbsvm import VBSVC, HalfT, LaplaceZero, Model, load
 from vbsvm.cli import main, tables
-from vbsvm.cli.messages import by_options
+from vbsvm.cli.messages import with_cli_options
 from vbsvm.cli.models import text_of
 from vbsvm.datasets import load_toenail
 from vbsvm.results.fit import Fit
@@ -682,7 +682,7 @@ def test_balanced_classes_have_the_same_weight(place, tmp_path):
     ],
 )  # fmt: skip
 def test_advice_is_given_by_options(message, told):
-    assert by_options(message) == told
+    assert with_cli_options(message) == told
 
 
 @pytest.mark.filterwarnings("default")

@@ -11,7 +11,7 @@ import pytest
 
 from vbsvm.report.document import place
 from vbsvm.storage import atomic
-from vbsvm.storage.atomic import remove, replacing
+from vbsvm.storage.atomic import atomic_write, remove
 
 
 def written_by_two_threads(path, times=200):
@@ -68,7 +68,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
     other = tmp_path / f".{'another'}{left.name.removeprefix('.m.vbsvm')}"
     other.write_bytes(b"of another file")
     content = left.read_bytes()
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(b"whole")
     assert {one.name for one in tmp_path.iterdir()} == {"m.vbsvm", other.name}
     left.write_bytes(content)
@@ -83,8 +83,8 @@ def test_what_others_are_writing_stays(tmp_path):
     elsewhere = tmp_path / ".m.ffffffff.1.00000000.part"
     for one in (running, elsewhere):
         one.write_bytes(b"")
-    with replacing(path) as first:
-        with replacing(path) as second:
+    with atomic_write(path) as first:
+        with atomic_write(path) as second:
             second.write(b"second")
         assert path.read_bytes() == b"second"
         first.write(b"first")

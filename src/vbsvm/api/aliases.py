@@ -14,7 +14,7 @@ PRIORS: Mapping[str, type[Any]] = {"ridge": Ridge, "half-t": HalfT, "laplace-zer
 FORMULA_PRIORS: Mapping[str, type[Any]] = PRIORS | {"covariance": Covariance, "inverse-wishart": InverseWishart}
 
 
-def resolve(what: str, given: Any, known: Mapping[str, type[Any]]) -> Any:
+def resolve_alias(what: str, given: Any, known: Mapping[str, type[Any]]) -> Any:
     """The settings of a short name; any other object stays as it is, and a class without its brackets is refused."""
     if isinstance(given, type):
         name = given.__name__

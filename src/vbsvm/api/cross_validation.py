@@ -72,10 +72,10 @@ def cross_validate(
     if model.in_files:
         raise ValueError("cross_validate is only available for data in memory: give Model a frame of some rows.")
     inference, seed = read_inference(inference), validation.read_seed(random_state)
-    rows = _CountedRows.of(model)
+    rows = _UsedRows.from_model(model)
     members = None if groups is None else rows.groups(groups)
     splits = _splits(folds, rows, members, seed)
-    scores, log_odds = _predicted(rows, splits, inference, seed)
+    scores, log_odds = _fit_and_predict(rows, splits, inference, seed)
     scheme = f"{len(splits)}-fold cross-validation" + ("" if groups is None else f" in groups of {groups}")
     found = LeftOutPredictions(
         scheme,
@@ -89,8 +89,8 @@ def cross_validate(
     return _result(model, found, splits, log_odds, groups)
 
 
-def _predicted(
-    rows: "_CountedRows", splits: "list[Fold]", inference: Variational | Gibbs, seed: int
+def _fit_and_predict(
+    rows: "_UsedRows", splits: "list[Fold]", inference: Variational | Gibbs, seed: int
 ) -> tuple[Array, Array]:
     """Scores of the rows left out and log odds of the positive class; NaN for rows that are never left out."""
     scores, log_odds = (np.full(len(rows.numbers), np.nan) for _ in range(2))
@@ -140,18 +140,18 @@ def _result(
 
 @final
 @dataclass(frozen=True, eq=False)
-class _CountedRows:
+class _UsedRows:
     """The rows of a model's data that count in its fit: their numbers, columns, classes and weights."""
 
     model: Model
-    n_given: int
+    n_user_rows: int
     numbers: NDArray[np.intp]
     frame: "pd.DataFrame"
     truth: NDArray[np.intp]  # 1 for the positive class
     weights: Array
 
     @staticmethod
-    def of(model: Model) -> "_CountedRows":
+    def from_model(model: Model) -> "_UsedRows":
         """Those of the model's task, in the order of the data."""
         import pandas as pd
 
@@ -161,7 +161,7 @@ class _CountedRows:
         numbers, firsts = np.unique(task.given, return_index=True)
         frame = pd.DataFrame({name: frames.column(model.data, name) for name in task.reader.parts.columns})
         truth = (task.rows.signs[firsts] > 0).astype(np.intp)
-        return _CountedRows(model, len(frame), numbers, frame.take(numbers), truth, task.rows.weights[firsts])
+        return _UsedRows(model, len(frame), numbers, frame.take(numbers), truth, task.rows.weights[firsts])
 
     def groups(self, name: str) -> NDArray[np.intp]:
         """The number of each row's group in a column of the data; none may be missing."""
@@ -176,16 +176,16 @@ class _CountedRows:
         return self.model.refitted_to(self.frame.iloc[train], self.weights[train])
 
 
-def _splits(folds: Any, rows: _CountedRows, members: NDArray[np.intp] | None, seed: int) -> list[Fold]:
+def _splits(folds: Any, rows: _UsedRows, members: NDArray[np.intp] | None, seed: int) -> list[Fold]:
     """Training rows and rows left out of each fold, as places among the rows that count."""
     if not isinstance(folds, Iterable) or isinstance(folds, str):
-        return _shuffled(folds, rows, members, seed)
-    found = _given(folds, rows)
+        return _random_folds(folds, rows, members, seed)
+    found = _explicit_folds(folds, rows)
     _check_whole_groups(found, members)
     return found
 
 
-def _shuffled(folds: Any, rows: _CountedRows, members: NDArray[np.intp] | None, seed: int) -> list[Fold]:
+def _random_folds(folds: Any, rows: _UsedRows, members: NDArray[np.intp] | None, seed: int) -> list[Fold]:
     """So many folds, with the classes in equal shares, and whole groups where there are some."""
     n_rows = len(rows.numbers)
     require_whole("cross_validate", 2, n_rows, folds=folds)
@@ -206,9 +206,9 @@ def _shuffled(folds: Any, rows: _CountedRows, members: NDArray[np.intp] | None, 
     return [(train, test) for train, test in splitter.split(np.zeros(n_rows), rows.truth, members) if len(test)]
 
 
-def _given(folds: Iterable[Any], rows: _CountedRows) -> list[Fold]:
+def _explicit_folds(folds: Iterable[Any], rows: _UsedRows) -> list[Fold]:
     """Pairs of row numbers as places among the rows that count."""
-    place = np.full(rows.n_given, -1)
+    place = np.full(rows.n_user_rows, -1)
     place[rows.numbers] = np.arange(len(rows.numbers))
     found, seen = [], np.zeros(len(rows.numbers), dtype=bool)
     for k, pair in enumerate(folds, start=1):

@@ -69,7 +69,7 @@ class DaskClassifier(ClassifierMixin, Estimator):
         target : str, default None
             The column of the data frame X that holds the labels, in place of y: all other columns are inputs.
         """
-        return self._fitted(lambda: self._tasks(*_given(X, y, sample_weight, target)))
+        return self._fit_tasks(lambda: self._tasks(*_inputs_and_labels(X, y, sample_weight, target)))
 
     def _tasks(self, X: Any, y: Any, sample_weight: Any) -> list[Task]:
         """Check everything, and give the models of rows that lie in the cluster."""
@@ -81,13 +81,13 @@ class DaskClassifier(ClassifierMixin, Estimator):
                 raise ValueError("group adds random intercepts around a common intercept: set fit_intercept=True.")
         empty = header(X)
         inputs.read_columns(self, empty, reset=True)
-        inputs.read_some(empty, self.group)
-        rows = DaskPartitions.of_table(cluster, X, y, sample_weight)
-        problem = build_problem(TableReader.of(self, prior), rows, imputation, self.likelihood)
+        inputs.read_rows(empty, self.group)
+        rows = DaskPartitions.from_table(cluster, X, y, sample_weight)
+        problem = build_problem(TableReader.from_estimator(self, prior), rows, imputation, self.likelihood)
         self.classes_ = problem.classes
         return problem.tasks()
 
-    def _kept(self, fit: Fit) -> Fit:
+    def _stored_fit(self, fit: Fit) -> Fit:
         """What is kept of a fit: all but its rows, whose place in the cluster others need."""
         return fit._without_rows()
 
@@ -124,9 +124,9 @@ class DaskClassifier(ClassifierMixin, Estimator):
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | None = None) -> float:
         """Share of the rows whose class is predicted; computed at once. Arguments are those of ``fit``."""
-        rows = partitions(*_given(X, y, sample_weight, target))
-        right = delayed(_right)
-        model = delayed(_itself)(self.to_local())
+        rows = partitions(*_inputs_and_labels(X, y, sample_weight, target))
+        right = delayed(_correct_weight)
+        model = delayed(_identity)(self.to_local())
         cluster = Cluster.of(self.client)
         found = cluster.sum(np.asarray, cluster.held([right(model, row) for row in rows]))
         return float(found[0] / found[1])
@@ -235,18 +235,18 @@ class DaskVBLogistic(DaskClassifier):
     local = VBLogistic
 
 
-def _itself(model: Classifier) -> Classifier:
+def _identity(model: Classifier) -> Classifier:
     return model
 
 
-def _given(X: Any, y: Any, sample_weight: Any, target: str | None) -> tuple[Any, Any, Any]:
+def _inputs_and_labels(X: Any, y: Any, sample_weight: Any, target: str | None) -> tuple[Any, Any, Any]:
     """Inputs, labels and weights; labels as such, or as a column of the inputs' frame."""
     if (y is None) == (target is None):
         raise ValueError("Give the labels as y, or the name of their column in X as target: one of the two.")
     return (X, y, sample_weight) if target is None else taken(X, target, sample_weight)
 
 
-def _right(model: Classifier, rows: tuple[Any, Any, Any]) -> Array:
+def _correct_weight(model: Classifier, rows: tuple[Any, Any, Any]) -> Array:
     """Weight of the rows whose class is predicted, and of all."""
     X, y, sample_weight = rows
     labels = np.asarray(y).reshape(-1)

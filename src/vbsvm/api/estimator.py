@@ -98,7 +98,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
             A weight of k counts as k identical rows (in large tables up to the tolerance of the fit); a weight of 0
             leaves the row out.
         """
-        return self._fitted(lambda: self._tasks(X, y, sample_weight))
+        return self._fit_tasks(lambda: self._tasks(X, y, sample_weight))
 
     def check_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
         """Prior, inference and distribution of the inputs, defaults filled in; refuse other parameters."""
@@ -111,12 +111,12 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         vars(self).pop("_stream", None)
         return super()._fit(tasks)
 
-    def _starts(self, tasks: list[Task]) -> list[State] | None:
+    def _initial_states(self, tasks: list[Task]) -> list[State] | None:
         """Where the last fit ended, if that is asked for."""
         require_flag(type(self).__name__, warm_start=self.warm_start)
         return online.warm_starts(self.fit_, tasks) if self.warm_start and hasattr(self, "fit_") else None
 
-    @available_if(online.supported)
+    @available_if(online.supports_partial_fit)
     def partial_fit(
         self,
         X: ArrayLike,
@@ -146,10 +146,10 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         stream = vars(self).get("_stream")
 
         def absorbed() -> tuple[tuple[Fit, ...], list[Warning]]:
-            self._stream, fits = online.absorb(self, stream, X, y, classes, sample_weight)
+            self._stream, fits = online.learn_batch(self, stream, X, y, classes, sample_weight)
             return fits, []
 
-        return self._replaced(absorbed)
+        return self._replace_fit(absorbed)
 
     def fit_files(
         self, files: Any, target: str, *, features: Sequence[str] | None = None, weights: str | None = None
@@ -178,32 +178,32 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
             raise ValueError("fit_files does not support categories: Model(formula, files) takes them.")
         named = Files.of(files)
         opened = named.opened()
-        columns = TableColumns.of(opened.names, target, features, weights)
+        columns = TableColumns.from_names(opened.names, target, features, weights)
 
         def tasks() -> list[Task]:
             prior, _, settings = self.check_settings()
             about = columns.settings(opened.types, self.group, self.class_weight)
             inputs.read_header(self, columns.features)
-            reader = TableReader.of(self, prior, **about)
+            reader = TableReader.from_estimator(self, prior, **about)
             problem = build_problem(reader, FilePartitions(named, opened, columns), settings, self.likelihood)
             self.classes_ = problem.classes
             return problem.tasks()
 
-        return self._fitted(tasks)
+        return self._fit_tasks(tasks)
 
     def _tasks(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> list[Task]:
         """Check everything, and give one model for two classes, else one for each class against the rest."""
         prior, inference, settings = self.check_settings()
         require_in_memory(X=X, y=y, sample_weight=sample_weight)
         vars(self).pop("levels_", None)
-        y = label_checks.plain_labels(y)
+        y = label_checks.read_labels(y)
         if self.group is not None and not self.fit_intercept:
             raise ValueError("group adds random intercepts around a common intercept: set fit_intercept=True.")
         table, labels, members = inputs.read_data(self, X, y, sample_weight)
         weights = label_checks.read_weights(sample_weight, table.shape[0])
         rows = MemoryPartitions(ReadTable(table, labels, weights, members))
         # draws are the same to the bit as without rows that do not count
-        reader = TableReader.of(self, prior, counted_only=isinstance(inference, Gibbs))
+        reader = TableReader.from_estimator(self, prior, drop_zero_weights=isinstance(inference, Gibbs))
         problem = build_problem(reader, rows, settings, self.likelihood)
         self.classes_ = problem.classes
         return [replace(task, data=X) for task in problem.tasks()]
@@ -410,7 +410,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         if len(tasks) > 1:
             raise ValueError("sensitivity is only available for two classes: fit one class against the rest.")
         inference = check_variational("sensitivity", self._inference())
-        (task,), _ = likelihood_power.decided(type(self).__name__, tasks, self._likelihood_power(), inference)
+        (task,), _ = likelihood_power.with_powers(type(self).__name__, tasks, self._likelihood_power(), inference)
         return sensitivity.table(task, inference, deltas, columns)
 
     def to_sklearn(self) -> LinearSVC | LogisticRegression:

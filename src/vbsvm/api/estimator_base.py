@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 from vbsvm.api import aliases, likelihood_power, validation
 from vbsvm.api.fit_warnings import (
     OneClassWarning,
-    describe_unassigned,
-    selection_remarks,
+    convergence_messages,
+    selection_messages,
+    unassigned_message,
     warn_of_random_effects,
-    warnings_of,
 )
 from vbsvm.api.priors import predictors_prior
 from vbsvm.api.task import Task, fit_all, read_imputation, read_inference
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _INTERNAL = {"likelihood", "local", "check_settings"}
 
 
-def _of_models(name: str, doc: str) -> Any:
+def _per_model(name: str, doc: str) -> Any:
     """A property of an estimator: what each of its models has under this name, in an array."""
     return property(lambda estimator: np.array([getattr(fit, name) for fit in estimator._fits]), doc=doc)
 
@@ -120,7 +120,7 @@ class Estimator(BaseEstimator):
 
     def _prior(self) -> Prior:
         given = predictors_prior(self.likelihood) if self.prior is None else self.prior
-        prior = aliases.resolve("prior", given, aliases.PRIORS)
+        prior = aliases.resolve_alias("prior", given, aliases.PRIORS)
         if not isinstance(prior, Prior):
             raise TypeError(f"prior must be an object such as Ridge() or Normal(variance=1.0), or None; got {prior!r}.")
         if prior.of_groups:
@@ -139,11 +139,11 @@ class Estimator(BaseEstimator):
             )
         return settings
 
-    def _fitted(self, tasks: Callable[[], list[Task]]) -> Self:
+    def _fit_tasks(self, tasks: Callable[[], list[Task]]) -> Self:
         """Fit what is to be fitted, and keep it."""
-        return self._replaced(lambda: self._fit(tasks()))
+        return self._replace_fit(lambda: self._fit(tasks()))
 
-    def _replaced(self, fit: Callable[[], tuple[tuple[Fit, ...], list[Warning]]]) -> Self:
+    def _replace_fit(self, fit: Callable[[], tuple[tuple[Fit, ...], list[Warning]]]) -> Self:
         """Keep what a function fits, and say what is to be said of it; a failure leaves this object as it was."""
         before = dict(vars(self))
         try:
@@ -157,7 +157,7 @@ class Estimator(BaseEstimator):
         if any(fit.interrupted for fit in fits):
             raise KeyboardInterrupt
         name = type(self).__name__
-        for message in dict.fromkeys(one for fit in fits for one in warnings_of(name, fit, self._inference())):
+        for message in dict.fromkeys(one for fit in fits for one in convergence_messages(name, fit, self._inference())):
             warnings.warn(message, ConvergenceWarning, stacklevel=4)
         for remark in remarks:
             warnings.warn(remark, stacklevel=4)
@@ -168,22 +168,22 @@ class Estimator(BaseEstimator):
     def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], list[Warning]]:
         """The fits, and what is to be said of them."""
         name, inference = type(self).__name__, self._inference()
-        tasks, remarks = likelihood_power.decided(name, tasks, self._likelihood_power(), inference)
+        tasks, remarks = likelihood_power.with_powers(name, tasks, self._likelihood_power(), inference)
         seed = validation.read_seed(self.random_state) if isinstance(inference, Gibbs) else 0
-        fits = tuple(map(self._kept, fit_all(tasks, inference, seed, self._starts(tasks))))
+        fits = tuple(map(self._stored_fit, fit_all(tasks, inference, seed, self._initial_states(tasks))))
         for task, fit in zip(tasks, fits, strict=False):
-            remarks += selection_remarks(name, task, fit)
-        said = describe_unassigned(name, 'class_weight="balanced"', tasks, fits, self.classes_)
+            remarks += selection_messages(name, task, fit)
+        said = unassigned_message(name, 'class_weight="balanced"', tasks, fits, self.classes_)
         return fits, [
             *map(ReliabilityWarning, dict.fromkeys(remarks)),
             *([] if said is None else [OneClassWarning(said)]),
         ]
 
-    def _starts(self, tasks: list[Task]) -> list[State] | None:
+    def _initial_states(self, tasks: list[Task]) -> list[State] | None:
         """Where climbs begin; None is the usual start."""
         return None
 
-    def _kept(self, fit: Fit) -> Fit:
+    def _stored_fit(self, fit: Fit) -> Fit:
         """What is kept of a fit: all of it, its rows included."""
         return fit
 
@@ -192,15 +192,15 @@ class Estimator(BaseEstimator):
         check_is_fitted(self)
         return self.fit_
 
-    coef_ = _of_models("coef", "Means of the coefficients, (k, n_features).")
-    coef_std_ = _of_models("coef_std", "Standard deviations of the coefficients, (k, n_features).")
-    coef_cov_ = _of_models("coef_cov", "Covariances of the coefficients, (k, n_features, n_features).")
-    intercept_ = _of_models("intercept", "Means of the intercepts, (k,).")
-    intercept_std_ = _of_models("intercept_std", "Standard deviations of the intercepts, (k,).")
-    slopes_ = _of_models("slope", "What a unit of each model's score adds to the log odds where the score is 0, (k,).")
-    penalty_ = _of_models("penalty", "Expected penalty α of the standardised inputs, (k,).")
-    imputation_mean_ = _of_models("imputation_mean", "Means of the inputs, (k, n_features).")
-    imputation_cov_ = _of_models("imputation_cov", "Covariances of the inputs, (k, n_features, n_features).")
+    coef_ = _per_model("coef", "Means of the coefficients, (k, n_features).")
+    coef_std_ = _per_model("coef_std", "Standard deviations of the coefficients, (k, n_features).")
+    coef_cov_ = _per_model("coef_cov", "Covariances of the coefficients, (k, n_features, n_features).")
+    intercept_ = _per_model("intercept", "Means of the intercepts, (k,).")
+    intercept_std_ = _per_model("intercept_std", "Standard deviations of the intercepts, (k,).")
+    slopes_ = _per_model("slope", "What a unit of each model's score adds to the log odds where the score is 0, (k,).")
+    penalty_ = _per_model("penalty", "Expected penalty α of the standardised inputs, (k,).")
+    imputation_mean_ = _per_model("imputation_mean", "Means of the inputs, (k, n_features).")
+    imputation_cov_ = _per_model("imputation_cov", "Covariances of the inputs, (k, n_features, n_features).")
 
     @property
     def likelihood_power_(self) -> Array:
@@ -268,11 +268,11 @@ class Estimator(BaseEstimator):
         joined = pd.concat(frames, keys=self.classes_, names=["class", frames[0].index.name])
         corners = [str(frame.columns.name) for frame in frames]
         joined.columns.name = max(corners, key=len)  # the one that says that numbers are rough, if there is one
-        joined.attrs = frames[0].attrs | {"spreads": _notes(self.classes_, frames)}
+        joined.attrs = frames[0].attrs | {"spreads": _covariance_notes(self.classes_, frames)}
         return joined
 
 
-def _notes(classes: NDArray[Any], frames: "list[pd.DataFrame]") -> str:
+def _covariance_notes(classes: NDArray[Any], frames: "list[pd.DataFrame]") -> str:
     """What is to be known of spreads: once, or class by class where they differ."""
     notes = [frame.attrs["spreads"] for frame in frames]
     if len(set(notes)) == 1:

@@ -45,15 +45,15 @@ NO_INCLUSION = 1e-300
 NULL_FIT = Variational(tol=1e-2)
 
 
-def warnings_of(what: str, fit: Fit, inference: Variational | Gibbs) -> list[str]:
+def convergence_messages(what: str, fit: Fit, inference: Variational | Gibbs) -> list[str]:
     """What the user should know of how a fit ended."""
     if isinstance(inference, Variational):
-        return [] if fit.converged else [_why_not_converged(what, fit, inference)]
+        return [] if fit.converged else [_convergence_message(what, fit, inference)]
     if fit.history.separable:
-        return [_why_separable(what)]
+        return [_separation_message(what)]
     worst = fit.worst_mixing()
     found = [f"{what} was interrupted after {fit.history.passes} sweeps."] if fit.interrupted else []
-    return found if worst is None else [*found, _why_not_mixed(what, worst, inference, fit.spec)]
+    return found if worst is None else [*found, _mixing_message(what, worst, inference, fit.spec)]
 
 
 def warn_of_random_effects(what: str, fit: Fit) -> None:
@@ -85,7 +85,7 @@ def _undetermined(fit: Fit) -> Iterator[tuple[str, str]]:
             yield factor.name, "one observation for each level"
 
 
-def _why_not_mixed(what: str, worst: Worst, inference: Gibbs, spec: Spec) -> str:
+def _mixing_message(what: str, worst: Worst, inference: Gibbs, spec: Spec) -> str:
     """Say that chains have not mixed, and what to do."""
     rhat = f"{worst.rhat_of!r} has an R-hat of {worst.rhat:.3f} (up to {diagnostics.LARGEST_RHAT} is good), and "
     n_tune = inference.n_tune(warm=inference.suits_warm_start(spec))
@@ -97,7 +97,7 @@ def _why_not_mixed(what: str, worst: Worst, inference: Gibbs, spec: Spec) -> str
     )
 
 
-def _why_separable(what: str) -> str:
+def _separation_message(what: str) -> str:
     """Say that the classes are separated, and what to do."""
     return (
         f"{what}: most draws separate the classes. Under this prior the posterior is then hardly bounded, and its "
@@ -106,14 +106,14 @@ def _why_separable(what: str) -> str:
     )
 
 
-def _stronger(spec: Spec) -> float:
+def _larger_psi(spec: Spec) -> float:
     """A scale of the inputs' covariance that holds it."""
     inputs = input_model(spec.missing)
     assert inputs is not None
     return 10.0 * max(1.0, inputs.psi)
 
 
-def _why_not_converged(what: str, fit: Fit, inference: Variational) -> str:
+def _convergence_message(what: str, fit: Fit, inference: Variational) -> str:
     """Say why a climb did not converge, and what to do."""
     spec, history = fit.spec, fit.history
     if history.ending is Status.INTERRUPTED:
@@ -127,7 +127,7 @@ def _why_not_converged(what: str, fit: Fit, inference: Variational) -> str:
         return (
             f"{what} did not converge {tried}: the coefficients may still change. Rows may be too few to learn how "
             "the columns with missing values vary together: hold that by a stronger prior, as with "
-            f"imputation=GaussianImputation(psi={_stronger(spec):g}), leave such columns out, or allow more passes "
+            f"imputation=GaussianImputation(psi={_larger_psi(spec):g}), leave such columns out, or allow more passes "
             f"with inference={more}."
         )
     if history.ending is Status.OUT_OF_PASSES:
@@ -148,7 +148,7 @@ class OneClassWarning(UserWarning):
     """No training row is assigned to one of the classes."""
 
 
-def describe_unassigned(
+def unassigned_message(
     what: str, remedy: str, tasks: Sequence[Task], fits: Sequence[Fit], classes: NDArray[Any]
 ) -> str | None:
     """Say which classes no training row is assigned to, and what helps; None where each has some row.
@@ -168,14 +168,14 @@ def describe_unassigned(
         f"{what}: no row of the training data is assigned to class{'es' * (len(unassigned) > 1)} {named}. With a hinge "
         "loss, coefficients near 0 then do not mean that the inputs are unrelated to the outcome. "
     )
-    share = _share(fits, int(unassigned[0]))
+    share = _class_share(fits, int(unassigned[0]))
     if share >= BALANCED_SHARE:
         return f"{said}The classes already have similar weights: the inputs may say little about the outcome."
     weights = {"own": f"{0.5 / share:.3g}", "others": f"{0.5 / (1 - share):.3g}"}
     return f"{said}Give {str(label)!r} more weight: {remedy.format(**weights)}."
 
 
-def _share(fits: Sequence[Fit], code: int) -> float:
+def _class_share(fits: Sequence[Fit], code: int) -> float:
     """Share of a class in the total weight."""
     facts = fits[0 if len(fits) == 1 else code].facts
     assert facts is not None
@@ -199,25 +199,25 @@ def _assigned_classes(task: Task, fits: Sequence[Fit], n_classes: int, source: I
         where = slice(begin, begin + size)
         found = [mean_scores(fit, task.encoded(where)) for fit in fits]
         scores = prediction.decision_values(found, [fit.calibration for fit in fits])
-        counted = _counted(source.weights[where], source.candidates)
-        seen[_assigned(scores)[counted]] = True
+        counted = _has_weight(source.weights[where], source.candidates)
+        seen[_predicted_class(scores)[counted]] = True
         if source.pages is not None:
             source.pages.seen(size * source.X.itemsize * source.X.shape[1])
         begin, size = begin + size, 2 * size if source.pages is None else min(2 * size, MAX_ROWS_ON_DISK)
     return seen
 
 
-def _assigned(scores: Array) -> NDArray[np.intp]:
+def _predicted_class(scores: Array) -> NDArray[np.intp]:
     """Number of each row's class: by the sign of one score, or the largest of several."""
     return scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(np.intp)
 
 
-def _counted(weights: Array, candidates: Candidates | None) -> NDArray[np.bool_]:
+def _has_weight(weights: Array, candidates: Candidates | None) -> NDArray[np.bool_]:
     """Which rows have a weight; candidates of one row count as that row."""
     return weights > 0 if candidates is None else np.bincount(candidates.row, weights) > 0
 
 
-def selection_remarks(owner: str, task: Task, fit: Fit) -> list[str]:
+def selection_messages(owner: str, task: Task, fit: Fit) -> list[str]:
     """What users should know of the selected predictors of a variational fit."""
     outcome = fit.outcome
     if not fit.selects or not isinstance(outcome, OptimizeResult) or outcome.interrupted:
@@ -227,8 +227,8 @@ def selection_remarks(owner: str, task: Task, fit: Fit) -> list[str]:
     if any((_selected(task, end.state) != best).any() for end in close):
         found.append(
             f"{owner}: the selected predictors depend on the start: {len(close)} of {len(outcome.others)} other starts "
-            f"ended with an ELBO within {CLOSE_ELBO:g} of the highest, and some of them select other predictors. Predictors "
-            "may be correlated: report the alternatives (print the fit), or put such predictors into one group with "
+            f"ended with an ELBO within {CLOSE_ELBO:g} of the highest, and some of them select other predictors. "
+            "Predictors may be correlated: report the alternatives (print the fit), or put such predictors into one group with "
             "LaplaceZero(groups=…)."
         )
     pairs = _exchangeable(task, outcome.state, best)
@@ -240,7 +240,7 @@ def selection_remarks(owner: str, task: Task, fit: Fit) -> list[str]:
             "Inclusion probabilities do not tell which of them matters: report the alternatives, or put such "
             "predictors into one group with LaplaceZero(groups=…)."
         )
-    gain = _gain(task, outcome, best)
+    gain = _elbo_gain(task, outcome, best)
     if gain < CLOSE_ELBO:
         found.append(
             f"{owner}: nothing distinguishes the selected predictors ({np.count_nonzero(best)}) from noise: the ELBO "
@@ -290,7 +290,7 @@ def _exchangeable(task: Task, state: State, selected: NDArray[np.bool_]) -> list
     return found
 
 
-def _gain(task: Task, outcome: OptimizeResult, selected: NDArray[np.bool_]) -> float:
+def _elbo_gain(task: Task, outcome: OptimizeResult, selected: NDArray[np.bool_]) -> float:
     """How far the bound lies above that without predictors; infinite where nothing is selected, or it is plain."""
     spec, state = task.spec, outcome.state
     assert spec.gate_map is not None

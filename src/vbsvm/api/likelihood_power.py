@@ -45,31 +45,31 @@ def read_power(owner: str, given: Any) -> float | str | None:
     return float(given)
 
 
-def decided(
+def with_powers(
     owner: str, tasks: Sequence[Task], given: float | str | None, inference: Variational | Gibbs
 ) -> tuple[list[Task], list[str]]:
     """The tasks with the powers that they are fitted at, and what users should know of these."""
     found, remarks = [], []
     for task in tasks:
-        power, remark = _power(owner, task, given, inference)
-        found.append(_powered(task, power))
+        power, remark = _choose_power(owner, task, given, inference)
+        found.append(_with_power(task, power))
         remarks += [] if remark is None else [remark]
     return found, list(dict.fromkeys(remarks))
 
 
-def _power(
+def _choose_power(
     owner: str, task: Task, given: float | str | None, inference: Variational | Gibbs
 ) -> tuple[float, str | None]:
     """The power of one model, and what is to be said of it."""
     if task.spec.likelihood.normalised:
         return 1.0, None
-    unsound = _unsound(task)
+    unsound = _unsupported_reason(task)
     papers = isinstance(inference, Variational) and not (inference.bound == AUTO and inference.accelerate)
-    too_few = None if task.spec.gate_map is None else _too_few(task)
+    too_few = None if task.spec.gate_map is None else _too_few_rows(task)
     if given == 1.0 or (given is None and (papers or task.spec.gate_map is None)):
-        return 1.0, None if too_few is None else _at_one(owner, too_few)
+        return 1.0, None if too_few is None else _uncalibrated_message(owner, too_few)
     if given is None and (unsound or too_few):
-        return 1.0, _at_one(owner, unsound or too_few)
+        return 1.0, _uncalibrated_message(owner, unsound or too_few)
     if unsound is not None:
         raise ValueError(
             f"{owner}: likelihood_power={given!r} is not supported. {unsound}, a power below 1 would bias the "
@@ -77,7 +77,7 @@ def _power(
         )
     if isinstance(given, float):
         return given, None
-    raw = _calibrated(owner, task)
+    raw = _calibrated_power(owner, task)
     if raw < 1.0:
         return raw, None if too_few is None else (
             f"{owner}: inclusion probabilities are not calibrated. {too_few}, the calibrated likelihood power "
@@ -90,7 +90,7 @@ def _power(
     )
 
 
-def _at_one(owner: str, why: str | None) -> str:
+def _uncalibrated_message(owner: str, why: str | None) -> str:
     return (
         f"{owner}: inclusion probabilities are not calibrated. {why}, the likelihood power of the hinge "
         "loss stays 1, at which LaplaceZero may include noise with a probability near 1. "
@@ -98,7 +98,7 @@ def _at_one(owner: str, why: str | None) -> str:
     )
 
 
-def _unsound(task: Task) -> str | None:
+def _unsupported_reason(task: Task) -> str | None:
     """Where a power below 1 does harm."""
     if task.plan.factors:
         return "With random effects, whose variances a lower power shrinks"
@@ -108,7 +108,7 @@ def _unsound(task: Task) -> str | None:
     return None
 
 
-def _too_few(task: Task) -> str | None:
+def _too_few_rows(task: Task) -> str | None:
     """Where a lower power leaves nothing to be selected."""
     gates = task.spec.gate_map
     assert gates is not None
@@ -122,7 +122,7 @@ def _total_weight(part: Part) -> float:
     return float(part.rows.weights.sum())
 
 
-def _powered(task: Task, power: float) -> Task:
+def _with_power(task: Task, power: float) -> Task:
     """The same task at this power."""
     if power == 1.0:
         return task
@@ -130,18 +130,18 @@ def _powered(task: Task, power: float) -> Task:
     return replace(task, spec=replace(spec, likelihood=Hinge(power)))
 
 
-def _calibrated(owner: str, task: Task) -> float:
+def _calibrated_power(owner: str, task: Task) -> float:
     """The calibrated power, from one pilot or two; above 1 where the fit is degenerate."""
     if task.source.drawn_covariance:
         raise ValueError(
             f"{owner}: likelihood_power='calibrated' does not support tables of so many rows and columns: give a "
             "number, such as the power of a fit to some of the rows."
         )
-    found = _step(task, PILOT)
-    return found if 1 / MAX_PILOT_RATIO < found / PILOT < MAX_PILOT_RATIO or found >= 1 else _step(task, found)
+    found = _pilot_power(task, PILOT)
+    return found if 1 / MAX_PILOT_RATIO < found / PILOT < MAX_PILOT_RATIO or found >= 1 else _pilot_power(task, found)
 
 
-def _step(task: Task, power: float) -> float:
+def _pilot_power(task: Task, power: float) -> float:
     """The power by what each row did to a pilot at this one, with ``Ridge`` in the place of ``LaplaceZero``."""
     spec = replace(task.spec.with_priors(lambda _: Ridge()), likelihood=Hinge(power))
     outcome = PILOT_FIT.run(spec, task.source).finished()

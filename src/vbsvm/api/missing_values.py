@@ -88,7 +88,7 @@ def plan_missing_data(
     rows: Encoded,
     missing: NDArray[np.bool_],
     terms: InputTerms,
-    looked_at: "LookedAt",
+    row_statistics: "RowStatistics",
     labels: Callable[[], Array],
     level_counts: LevelCounts | None,
 ) -> MissingDataPlan:
@@ -112,7 +112,7 @@ def plan_missing_data(
         places = np.flatnonzero(np.isin(chosen, incomplete))
         probit_of = _probit_columns(settings, plan, incomplete, names, places)
         validation.check_missing_size(settings, len(inputs), len(names))
-        units = _units(plan.recipe.scale[chosen], chosen, looked_at)
+        units = _units(plan.recipe.scale[chosen], chosen, row_statistics)
         auxiliary = labels() if settings.labels == REGRESSOR else np.empty((rows.table.shape[0], 0))
         multipliers = np.empty((len(rows.table), 0)) if rows.multipliers is None else rows.multipliers[:, links]
         shift = np.zeros(len(chosen))
@@ -121,14 +121,14 @@ def plan_missing_data(
         standardised = np.allclose(units[units > 0], 1.0)
         weak_psi = float(len(inputs)) if settings.fixed and standardised else PAPER_PSI
         input_model = replace(input_model, probit_of=probit_of, n_beside=auxiliary.shape[1], weak_psi=weak_psi)
-    patterns = looked_at.patterns(incomplete, names, (*terms.categories, *terms.drawn)).of_missing(len(names))
+    patterns = row_statistics.patterns(incomplete, names, (*terms.categories, *terms.drawn)).of_missing(len(names))
     levels = None
     if level_counts is not None:
         sizes, fixed = tuple(map(len, level_counts.counts)), None
         if settings.fixed:  # a category that no row misses has its proportions: it is among the inputs itself
             given = nothing if len(complete) > MAX_GIVEN else complete + first
             columns = tuple(given if name in patterns.names else nothing for name in terms.categories)
-            moments = looked_at.level_sums(plan.recipe, columns, sizes)
+            moments = row_statistics.level_sums(plan.recipe, columns, sizes)
             fixed = FixedLevels(columns, moments, settings.labels == REGRESSOR)
         levels = LevelModel(sizes, settings.fixed, fixed)
     model = MissingModel.of(None if missing_inputs is None else input_model, levels)
@@ -153,11 +153,11 @@ def _probit_columns(
     return places[which]
 
 
-def _units(scale: Array, columns: NDArray[np.intp], looked_at: "LookedAt") -> Array:
+def _units(scale: Array, columns: NDArray[np.intp], row_statistics: "RowStatistics") -> Array:
     """Standard deviations of columns of the design; those that were not divided by theirs are looked at."""
     units, unscaled = np.where(np.isfinite(scale), 1.0, 0.0), np.flatnonzero(scale == 1.0)
     if len(unscaled):
-        units[unscaled] = looked_at.deviations(columns[unscaled])
+        units[unscaled] = row_statistics.deviations(columns[unscaled])
     return units
 
 
@@ -179,7 +179,7 @@ def _inputs(columns: NDArray[np.intp], given: NDArray[np.intp], links: Sequence[
     return Inputs.of(columns + first, given + first, [k + first for k, _ in links], [place[of] for _, of in links])
 
 
-class LookedAt(Protocol):
+class RowStatistics(Protocol):
     """What is seen of rows beside the ranges of their columns, wherever they lie."""
 
     def deviations(self, columns: NDArray[np.intp]) -> Array:

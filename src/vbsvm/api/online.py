@@ -18,7 +18,7 @@ from scipy.sparse import issparse
 
 from vbsvm.api import validation
 from vbsvm.api.data import inputs, label_checks
-from vbsvm.api.data.partitions import EncodedData, Part
+from vbsvm.api.data.partitions import EncodedData, Partition
 from vbsvm.api.data.problem import Problem
 from vbsvm.api.data.table_reader import ReadTable, TableEncoder, TableReader
 from vbsvm.api.task import Task
@@ -50,7 +50,7 @@ MAX_RECENT = 8192
 
 @final
 @dataclass(frozen=True, eq=False)
-class _Remembered:
+class _ModelSums:
     """What one model keeps of past rows: sums, the state that they led to, scores of the last rows, and counts."""
 
     rows: PastRows
@@ -68,7 +68,7 @@ class Stream:
     columns: ColumnSummary
     recipe: Recipe
     n_rows: int
-    models: tuple[_Remembered, ...]
+    models: tuple[_ModelSums, ...]
 
 
 @final
@@ -80,19 +80,21 @@ class Learner:
     likelihood: Likelihood
     inference: Variational
 
-    def absorb(self, stream: Stream | None, classes: NDArray[Any], batch: ReadTable) -> tuple[Stream, tuple[Fit, ...]]:
+    def learn_batch(
+        self, stream: Stream | None, classes: NDArray[Any], batch: ReadTable
+    ) -> tuple[Stream, tuple[Fit, ...]]:
         """The stream with one batch more, and the fits to all rows so far."""
         encoder = TableEncoder(self.reader, classes)
-        rows = encoder(Part(batch))
+        rows = encoder(Partition(batch))
         assert rows is not None
         columns = encoder.columns(rows)
         columns = columns if stream is None else stream.columns + columns
-        problem = Problem.of(EncodedData(encoder, rows, columns), GaussianImputation(), self.likelihood)
+        problem = Problem.from_data(EncodedData(encoder, rows, columns), GaussianImputation(), self.likelihood)
         tasks = [replace(task, source=_dense(task.source)) for task in problem.tasks()]
         models, fits = [], []
         for k, task in enumerate(tasks):
             past = None if stream is None else stream.models[k]
-            model, fit = self._absorb(task, past, stream)
+            model, fit = self._learn_model(task, past, stream)
             models.append(model)
             fits.append(fit)
         own = self.likelihood.normalised
@@ -101,7 +103,7 @@ class Learner:
         n_rows = tasks[0].source.n_rows + (0 if stream is None else stream.n_rows)
         return Stream(classes, columns, problem.design.plan.recipe, n_rows, tuple(models)), found
 
-    def _absorb(self, task: Task, past: _Remembered | None, stream: Stream | None) -> tuple[_Remembered, Fit]:
+    def _learn_model(self, task: Task, past: _ModelSums | None, stream: Stream | None) -> tuple[_ModelSums, Fit]:
         """One model's part."""
         rows, facts, before = _dense(task.source), Facts.of(task.source), None
         if past is None or stream is None:
@@ -115,10 +117,10 @@ class Learner:
             start = source.start(task.spec, past.state)
             outcome = self.inference.run(task.spec, source, start).finished()
             fit = task.result(outcome)
-            recent, facts = _joined(past.recent, _left_out(task, start)), past.facts + facts
+            recent, facts = _last_scores(past.recent, _prequential_scores(task, start)), past.facts + facts
         own = PastRows.of(task.spec, outcome.state, rows)
         # From the last batch alone nothing may be learned later as if it were all rows.
-        kept = _Remembered(own if before is None else before + own, outcome.state, recent, facts)
+        kept = _ModelSums(own if before is None else before + own, outcome.state, recent, facts)
         return kept, replace(fit, facts=facts, _rows=None)
 
 
@@ -127,7 +129,7 @@ def _dense(source: Any) -> Memory:
     return replace(source, wide=False)
 
 
-def _left_out(task: Task, before: State) -> LeftOutScores:
+def _prequential_scores(task: Task, before: State) -> LeftOutScores:
     """Scores of the new rows as the past had them."""
     source, theta = task.rows, before.coefficients.mean
     scores = np.concatenate(source.total(lambda part: [part.scores(theta, None)]))
@@ -135,7 +137,7 @@ def _left_out(task: Task, before: State) -> LeftOutScores:
     return LeftOutScores(source.signs[counted], source.weights[counted], scores, np.zeros(len(scores)))
 
 
-def _joined(before: LeftOutScores, new: LeftOutScores) -> LeftOutScores:
+def _last_scores(before: LeftOutScores, new: LeftOutScores) -> LeftOutScores:
     """The last rows of both."""
 
     def last(one: Array, other: Array) -> Array:
@@ -144,28 +146,28 @@ def _joined(before: LeftOutScores, new: LeftOutScores) -> LeftOutScores:
     return LeftOutScores(last(before.y, new.y), last(before.s, new.s), last(before.f, new.f), last(before.u, new.u))
 
 
-def absorb(
+def learn_batch(
     estimator: "Classifier", stream: Stream | None, X: Any, y: Any, classes: Any, sample_weight: Any
 ) -> tuple[Stream, tuple[Fit, ...]]:
     """Read a batch as ``fit`` would, and learn from it; without a stream, beginning with the rows of the last fit."""
     fits = getattr(estimator, "fit_", None)
     prior, inference, _ = estimator.check_settings()
     require_in_memory(X=X, y=y, sample_weight=sample_weight)
-    table, labels = _read(estimator, X, label_checks.plain_labels(y))
+    table, labels = _read_batch(estimator, X, label_checks.read_labels(y))
     names = validation.column_names(estimator)
     _check_complete(names, table)
     weights = label_checks.read_weights(sample_weight, len(table))
     assert isinstance(inference, Variational)
-    learner = Learner(TableReader.of(estimator, prior), estimator.likelihood, inference)
+    learner = Learner(TableReader.from_estimator(estimator, prior), estimator.likelihood, inference)
     if stream is None and fits is not None:
-        stream, _ = learner.absorb(None, estimator.classes_, _rows_of(fits, estimator.classes_))
+        stream, _ = learner.learn_batch(None, estimator.classes_, _first_batch(fits, estimator.classes_))
     known = _known_classes(stream, labels, weights, classes)
     _check_known(labels, known)
     estimator.classes_ = known
-    return learner.absorb(stream, known, ReadTable(table, labels, weights))
+    return learner.learn_batch(stream, known, ReadTable(table, labels, weights))
 
 
-def _rows_of(fits: Sequence[Fit], classes: NDArray[Any]) -> ReadTable:
+def _first_batch(fits: Sequence[Fit], classes: NDArray[Any]) -> ReadTable:
     """The rows of a fit, as the first batch."""
     sources = [one for fit in fits if fit._rows is not None and isinstance(one := fit._rows._unchanged, Memory)]
     if not sources:
@@ -178,7 +180,7 @@ def _rows_of(fits: Sequence[Fit], classes: NDArray[Any]) -> ReadTable:
     return ReadTable(sources[0].X, classes[codes], sources[0].weights)
 
 
-def supported(estimator: "Classifier") -> bool:
+def supports_partial_fit(estimator: "Classifier") -> bool:
     """Whether sums can stand for past rows; an AttributeError says what is in the way."""
     prior, inference, _ = estimator.check_settings()
     if isinstance(inference, Gibbs):
@@ -198,7 +200,7 @@ def supported(estimator: "Classifier") -> bool:
     return True
 
 
-def _read(estimator: "Classifier", X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+def _read_batch(estimator: "Classifier", X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
     """Numbers and labels; the columns are those of the first call."""
     table, labels, _ = inputs.read_data(estimator, X, y, reset=not hasattr(estimator, "fit_"))
     if issparse(X):
@@ -214,16 +216,16 @@ def _known_classes(stream: Stream | None, labels: NDArray[Any], weights: Array, 
         label_checks.check_several_classes(found)
         return found
     if stream is None:
-        return _announced(classes)
-    if classes is not None and not np.array_equal(_announced(classes), stream.classes):
+        return _declared_classes(classes)
+    if classes is not None and not np.array_equal(_declared_classes(classes), stream.classes):
         raise ValueError(
             f"classes are not those of the first call, {', '.join(map(str, stream.classes))}: leave them out now."
         )
     return stream.classes
 
 
-def _announced(classes: Any) -> NDArray[Any]:
-    found = np.unique(label_checks.plain_labels(classes))
+def _declared_classes(classes: Any) -> NDArray[Any]:
+    found = np.unique(label_checks.read_labels(classes))
     label_checks.check_several_classes(found)
     return found
 
@@ -269,14 +271,14 @@ def _warm_start(fit: Fit, task: Task) -> State | None:
     plain = fit.spec.missing is task.spec.missing is task.spec.gate_map is None and not task.plan.factors
     if not same or not plain or not np.isfinite([old.scale, new.scale]).all():
         return None
-    return outcome.state.moved(_moved(outcome.state.coefficients, old, new))
+    return outcome.state.moved(_rescaled(outcome.state.coefficients, old, new))
 
 
 def _blocks(model: Fit | Task) -> list[str]:
     return [f"{block.name}: {block.prior!r}, {block.columns}" for block in model.spec.blocks]
 
 
-def _moved(distribution: DenseGaussian, old: Recipe, new: Recipe) -> DenseGaussian:
+def _rescaled(distribution: DenseGaussian, old: Recipe, new: Recipe) -> DenseGaussian:
     """The same distribution of scores, for columns in other units: the slopes change theirs, the intercept follows."""
     M = np.diag(np.concatenate([np.ones(new.first), new.scale / old.scale]))
     if new.intercept:

@@ -58,24 +58,24 @@ def keys(reader: Reader) -> list[str]:
     return [FIXED, *_fixed_terms(reader), *(str(curve.term) for curve in reader.curves), *groups]
 
 
-def blocks_of(
+def prior_blocks(
     reader: Reader, priors: Mapping[str, Prior | str], likelihood: Likelihood, *, standardised: bool
 ) -> tuple[Block, ...]:
     """One block for each term with a prior of its own, and one for all other fixed effects (Example 2)."""
-    given = _Given(priors, likelihood)
+    given = _UserPriors(priors, likelihood)
     fixed = _fixed_blocks(reader, given, fixed_prior(likelihood, standardised=standardised))
-    bends, groups = _spline_blocks(reader, given), _group_blocks(reader, given)
-    for block in (*fixed, *bends):
+    wiggly, groups = _spline_blocks(reader, given), _group_blocks(reader, given)
+    for block in (*fixed, *wiggly):
         if block.prior.of_groups:
             raise ValueError(f"priors: {type(block.prior).__name__} is for effects of groups, not for {block.name!r}.")
-    for block in (*bends, *groups):
+    for block in (*wiggly, *groups):
         if isinstance(block.prior, LaplaceZero):
             raise ValueError(f"priors: LaplaceZero is for fixed effects, not for {block.name!r}.")
     given.check_all_used(keys(reader))
-    return (*fixed, *bends, *groups)
+    return (*fixed, *wiggly, *groups)
 
 
-def _fixed_blocks(reader: Reader, given: "_Given", default: Prior) -> list[Block]:
+def _fixed_blocks(reader: Reader, given: "_UserPriors", default: Prior) -> list[Block]:
     own, flat, shared, intercept = [], [], [], []
     of_all = given.take(FIXED)
     for name, columns in _fixed_terms(reader).items():
@@ -92,13 +92,13 @@ def _fixed_blocks(reader: Reader, given: "_Given", default: Prior) -> list[Block
         own.insert(0, _block(reader, FIXED, shared, of_all))
     if default == INTERCEPT_PRIOR:
         flat, intercept = intercept + flat, []
-    plain = [Block("intercept", _joined(intercept), INTERCEPT_PRIOR)] if intercept else []
-    return [*plain, Block("fixed effects", _joined(flat), default), *own] if flat else [*plain, *own]
+    plain = [Block("intercept", _merged_slices(intercept), INTERCEPT_PRIOR)] if intercept else []
+    return [*plain, Block("fixed effects", _merged_slices(flat), default), *own] if flat else [*plain, *own]
 
 
 def _block(reader: Reader, name: str, terms: list[slice], prior: Prior) -> Block:
     """Columns of one or several terms; where the prior has gates, the columns of a term share one."""
-    columns = _joined(terms)
+    columns = _merged_slices(terms)
     of_terms = sorted((k, term) for term, one in enumerate(terms) for k in range(one.start, one.stop))
     names = [reader.plan.names[k - reader.plan.recipe.first] for k, _ in of_terms]
     gate_of = prior.gate_of(names, [term for _, term in of_terms])
@@ -107,7 +107,7 @@ def _block(reader: Reader, name: str, terms: list[slice], prior: Prior) -> Block
     return Block(name, columns, prior, gate_of)
 
 
-def _spline_blocks(reader: Reader, given: "_Given") -> list[Block]:
+def _spline_blocks(reader: Reader, given: "_UserPriors") -> list[Block]:
     blocks, begin = [], reader.plan.n_shown + reader.plan.recipe.first
     for curve in reader.curves:
         end = begin + curve.spline.n_columns
@@ -116,7 +116,7 @@ def _spline_blocks(reader: Reader, given: "_Given") -> list[Block]:
     return blocks
 
 
-def _group_blocks(reader: Reader, given: "_Given") -> list[Block]:
+def _group_blocks(reader: Reader, given: "_UserPriors") -> list[Block]:
     blocks = []
     for effects in reader.effects:
         first, factor = reader.plan.first_effects()[effects.factor], reader.plan.factors[effects.factor]
@@ -128,7 +128,7 @@ def _group_blocks(reader: Reader, given: "_Given") -> list[Block]:
     return blocks
 
 
-def _joined(columns: list[slice]) -> tuple[slice, ...]:
+def _merged_slices(columns: list[slice]) -> tuple[slice, ...]:
     """Neighbouring slices made one."""
     joined: list[slice] = []
     for one in sorted(columns, key=lambda one: one.start):
@@ -140,7 +140,7 @@ def _joined(columns: list[slice]) -> tuple[slice, ...]:
 
 
 @final
-class _Given:
+class _UserPriors:
     """The user's priors by term, in any way of writing it; knows which have been taken, and the model's likelihood."""
 
     def __init__(self, priors: Mapping[str, Prior | str], likelihood: Likelihood) -> None:
@@ -149,7 +149,7 @@ class _Given:
         if not isinstance(priors, Mapping) or not all(isinstance(key, str) for key in priors):
             raise TypeError(f"priors must be a dictionary such as {{'x': Ridge()}}; got {priors!r}.")
         for key, given in priors.items():
-            prior = aliases.resolve(f"priors: {key!r}", given, aliases.FORMULA_PRIORS)
+            prior = aliases.resolve_alias(f"priors: {key!r}", given, aliases.FORMULA_PRIORS)
             if syntax.normal_form(key) in self._priors:
                 raise ValueError(f"priors: {key!r} is given twice.")
             if not isinstance(prior, Prior):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from vbsvm.api.fit_warnings import warnings_of
+from vbsvm.api.fit_warnings import convergence_messages
 from vbsvm.api.task import Task
 from vbsvm.base.settings import is_number, lies_within
 from vbsvm.design.columns import INTERCEPT
@@ -43,15 +43,15 @@ def table(task: Task, inference: Variational, deltas: Sequence[float], columns: 
     of_distribution = {task.plan.name_of(k) for k in missing_inputs.inputs.variables}
     missing = [name for name in task.missing_data.missing_patterns.names if name in of_distribution]
     wanted, chosen = _read_shifts(deltas), _read_columns(columns, missing)
-    plain = _fitted(task, inference, Shift(0.0))
+    plain = _fit_at_shift(task, inference, Shift(0.0))
     found = {0.0: plain}
     for side in ([delta for delta in wanted if delta > 0], [delta for delta in reversed(wanted) if delta < 0]):
         fit = plain
         for before, after in pairwise([0.0, *side]):
-            fit = found[after] = _follow(task, inference, fit, chosen, before, after)
+            fit = found[after] = _continue_to(task, inference, fit, chosen, before, after)
     creeping = [delta for delta in wanted if not found[delta].converged]
     if creeping:
-        why = warnings_of("sensitivity", found[creeping[0]], inference)[0]
+        why = convergence_messages("sensitivity", found[creeping[0]], inference)[0]
         message = f"{len(creeping)} of {len(wanted)} fits did not converge, as at a shift of {creeping[0]:g}. {why}"
         warnings.warn(message, ConvergenceWarning, stacklevel=3)
     encoded = task.complete_rows()
@@ -98,15 +98,15 @@ def _read_columns(columns: Sequence[str] | None, missing: list[str]) -> list[str
     return chosen
 
 
-def _follow(task: Task, inference: Variational, fit: Fit, columns: list[str], before: float, after: float) -> Fit:
+def _continue_to(task: Task, inference: Variational, fit: Fit, columns: list[str], before: float, after: float) -> Fit:
     """Go from one shift to another in small steps, each from where the last ended."""
     n_steps = int(np.ceil(abs(after - before) / STEP))
     for delta in np.linspace(before, after, n_steps + 1)[1:]:
-        fit = _fitted(task, inference, Shift(dict.fromkeys(columns, float(delta))), fit.outcome.state)
+        fit = _fit_at_shift(task, inference, Shift(dict.fromkeys(columns, float(delta))), fit.outcome.state)
     return fit
 
 
-def _fitted(task: Task, inference: Variational, shift: Shift, start: State | None = None) -> Fit:
+def _fit_at_shift(task: Task, inference: Variational, shift: Shift, start: State | None = None) -> Fit:
     """The fit at a shift; Ctrl-C ends the whole table."""
     fit = task.shifted(shift).fit(inference, start)
     if fit.interrupted:

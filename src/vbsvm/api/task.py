@@ -70,11 +70,11 @@ class Task:
     ) -> Fit:
         """Fit the model, from its own start or from a state."""
         if isinstance(inference, Gibbs):
-            spec, source = self.sampled
-            return self.result(inference.run(spec, source, seed, self._around(inference)))
-        return self.result(self.climbed(inference, start), inference=inference)
+            spec, source = self.sampler_input
+            return self.result(inference.run(spec, source, seed, self._chain_start(inference)))
+        return self.result(self.optimize(inference, start), inference=inference)
 
-    def climbed(
+    def optimize(
         self, inference: Variational, start: State | None = None, learned: LearnedInputs | None = None
     ) -> OptimizeResult:
         """Optimise over the rows; a run that was interrupted before goes on."""
@@ -147,13 +147,13 @@ class Task:
         squares = np.divide(np.square(s), k, out=np.zeros_like(k), where=k > 0)
         return Unweighted(replace(self.rows, weights=k), replace(self.rows, weights=squares))
 
-    def _around(self, inference: Gibbs) -> State | None:
+    def _chain_start(self, inference: Gibbs) -> State | None:
         """Where a sampler's chains start: around a variational fit, where that suits the model."""
         suits = inference.suits_warm_start(self.spec)
         return WARM_START.run(self.spec, self.source).finished().state if suits else None
 
     @property
-    def sampled(self) -> tuple[Spec, AnyRows]:
+    def sampler_input(self) -> tuple[Spec, AnyRows]:
         """What a sampler takes: rows with missing values are written out as often as their weights say.
 
         Each of them has missing values of its own.
@@ -213,21 +213,21 @@ def fit_all(
     """
     fits: list[Fit] = []
     if isinstance(inference, Gibbs):
-        models = [task.sampled for task in tasks]
-        around = [state for task in tasks if (state := task._around(inference)) is not None] or None
+        models = [task.sampler_input for task in tasks]
+        around = [state for task in tasks if (state := task._chain_start(inference)) is not None] or None
         for task, sample in zip(tasks, inference.run_several(models, seed, around), strict=True):
             fits.append(task.result(sample, fits[0] if fits else None))
-        return with_slopes(fits)
+        return with_calibrations(fits)
     learned = inference.learned(tasks[0].spec, tasks[0].source)
     for task, start in zip(tasks, starts or [None] * len(tasks), strict=True):
-        outcome = task.climbed(inference, start, learned)
+        outcome = task.optimize(inference, start, learned)
         if outcome.interrupted and len(fits) + 1 < len(tasks):
             raise KeyboardInterrupt
         fits.append(task.result(outcome, fits[0] if fits else None, inference))
-    return with_slopes(fits)
+    return with_calibrations(fits)
 
 
-def with_slopes(fits: list[Fit]) -> list[Fit]:
+def with_calibrations(fits: list[Fit]) -> list[Fit]:
     """The fits of several classes with the slopes that make their scores comparable, learned from the rows left out.
 
     The probabilities of two classes need the same, but their predictions do not: there it is learned when it is asked
@@ -249,7 +249,7 @@ def _checkpoint(pages: Pages, *run: Any) -> CheckpointCallback:
 
 def read_inference(given: Any) -> Variational | Gibbs:
     """The inference that was asked for; variational Bayes unless it is said."""
-    inference = Variational() if given is None else aliases.resolve("inference", given, aliases.INFERENCES)
+    inference = Variational() if given is None else aliases.resolve_alias("inference", given, aliases.INFERENCES)
     if not isinstance(inference, Variational | Gibbs):
         raise TypeError(f"inference must be an object such as Variational() or Gibbs(), or None; got {inference!r}.")
     return inference

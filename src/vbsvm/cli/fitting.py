@@ -8,7 +8,7 @@ import click
 
 from vbsvm.cli import tables
 from vbsvm.cli.messages import say
-from vbsvm.cli.models import described
+from vbsvm.cli.models import description
 
 if TYPE_CHECKING:
     from vbsvm import Files, Gibbs, Variational
@@ -121,12 +121,12 @@ def fit(
     """
     request = _request(**options)
     tables.check_output_path(out, force=force)
-    files = tables.files_of(data, memory_limit, sep, decimal, cache)
+    files = tables.piecewise_files(data, memory_limit, sep, decimal, cache)
     if files is None:
         model = _fit_table(tables.read(data, sep=sep, decimal=decimal), request)
     else:
         model = _fit_files(files, request)
-    say(described(model))
+    say(description(model))
     if out is not None:
         model.save(out)
         say(f"Wrote {out}.", err=True)
@@ -156,22 +156,22 @@ def _fit_table(frame: Any, request: Request) -> "Fit | Classifier":
         parts = syntax.read(request.formula, list(frame.columns), request.weights)
         labels = {parts.outcome, *(name for term in parts.groups for name in term.columns)}
         used = [name for name in frame.columns if name in (*parts.columns, request.weights)]
-        frame = _prepared(frame[used], parts.outcome, labels, request)
-        with tables.numbered(frame.index):
-            return _by_formula(frame.reset_index(drop=True), request.formula, parts.outcome, request)
+        frame = _prepare(frame[used], parts.outcome, labels, request)
+        with tables.file_row_numbers(frame.index):
+            return _fit_by_formula(frame.reset_index(drop=True), request.formula, parts.outcome, request)
     target = str(request.target)
     tables.check_columns(frame, [target], "--target")
     tables.check_columns(frame, [request.group], "--group")
     tables.check_columns(frame, request.dropped, "--drop")
     _check_one_use(_uses(target, request))
-    frame = _prepared(frame.drop(columns=list(request.dropped)), target, {target, str(request.group)}, request)
+    frame = _prepare(frame.drop(columns=list(request.dropped)), target, {target, str(request.group)}, request)
     inputs = _inputs(frame.columns, target, request)
     text = [name for name in inputs if not _is_numeric(frame[name])]
     rows, frame = frame.index, frame.reset_index(drop=True)
     if not text and request.positive is None:
         columns = inputs if request.group is None else [*inputs, request.group]
         weights = None if request.weights is None else frame[request.weights]
-        with tables.numbered(rows):
+        with tables.file_row_numbers(rows):
             return request.classifier().fit(frame[columns], frame[target], sample_weight=weights)
     for name in text:
         _hint_at_numbers(frame[name])
@@ -179,8 +179,8 @@ def _fit_table(frame: Any, request: Request) -> "Fit | Classifier":
     formula = f"`{target}` ~ ." + (f" + (1 | `{request.group}`)" if request.group is not None else "")
     if text:
         say(f"Note: text columns are used as categories ({tables.listed(text)}).", err=True)
-    with tables.numbered(rows):
-        return _by_formula(frame, formula, target, request)
+    with tables.file_row_numbers(rows):
+        return _fit_by_formula(frame, formula, target, request)
 
 
 def _uses(target: str, request: Request) -> dict[str, Sequence[str | None]]:
@@ -196,11 +196,11 @@ def _inputs(columns: Sequence[str], target: str, request: Request) -> list[str]:
     return inputs
 
 
-def _by_formula(frame: Any, formula: str, outcome: str, request: Request) -> "Fit":
+def _fit_by_formula(frame: Any, formula: str, outcome: str, request: Request) -> "Fit":
     levels = sorted(frame[outcome].unique().tolist(), key=str)
     given, positive = request.positive, None
     if given is not None:
-        positive = next((level for level in levels if _is_called(level, given)), None)
+        positive = next((level for level in levels if _is_label(level, given)), None)
         if positive is None:
             raise click.ClickException(
                 f"--positive: {given!r} is not a value of {outcome!r}; its values are {tables.listed(levels)}."
@@ -233,7 +233,7 @@ def _balanced(frame: Any, side: Any, column: str | None) -> Any:
     return weights * (sums.sum() / (2 * sums))[side.to_numpy(dtype=np.intp)]
 
 
-def _is_called(level: Any, given: str) -> bool:
+def _is_label(level: Any, given: str) -> bool:
     """Whether a class is what the user wrote: 1 is 1.0 too."""
     try:
         return str(level) == given or (not isinstance(level, str) and level == float(given))
@@ -250,7 +250,7 @@ def _check_one_use(columns: dict[str, Sequence[str | None]]) -> None:
                 raise click.UsageError(f"Column {name!r} is given to both {uses[name]} and {option}.")
 
 
-def _prepared(frame: Any, outcome: str, labels: set[str], request: Request) -> Any:
+def _prepare(frame: Any, outcome: str, labels: set[str], request: Request) -> Any:
     """Rows whose outcome is a class, with numbers of plain types; ``labels`` are the columns of classes and groups."""
     frame = tables.with_plain_numbers(frame, labels)
     frame = tables.with_outcome(frame, outcome, drop=request.drop_missing_outcome)
@@ -308,7 +308,7 @@ def _fit_files(files: "Files", request: Request) -> "Fit | Classifier":
         raise click.UsageError("--drop-missing-outcome is for tables in memory: leave such rows out of the files.")
     table = files.opened()
     if request.formula is not None:
-        return _files_by_formula(files, request.formula, request)
+        return _fit_files_by_formula(files, request.formula, request)
     target = str(request.target)
     columns = [name for name in table.names if name not in (target, request.weights, *request.dropped)]
     for option, names in _uses(target, request).items():
@@ -322,20 +322,20 @@ def _fit_files(files: "Files", request: Request) -> "Fit | Classifier":
     if text:
         say(f"Note: text columns are used as categories ({', '.join(text[:12])}).", err=True)
     terms = [f"`{name}`" for name in inputs] + ([] if request.group is None else [f"(1 | `{request.group}`)"])
-    return _files_by_formula(files, f"`{target}` ~ {' + '.join(terms)}", request)
+    return _fit_files_by_formula(files, f"`{target}` ~ {' + '.join(terms)}", request)
 
 
-def _files_by_formula(files: "Files", formula: str, request: Request) -> "Fit":
+def _fit_files_by_formula(files: "Files", formula: str, request: Request) -> "Fit":
     if request.balanced:
         raise click.UsageError(
             "--balanced is for tables in memory where there is a formula, text columns or --positive: put weights that "
             "balance the classes into a column of the files, and name it with --weights."
         )
-    positive = None if request.positive is None else _level(files, formula, request.positive)
+    positive = None if request.positive is None else _find_level(files, formula, request.positive)
     return request.fit_formula(formula, files, positive, request.weights)
 
 
-def _level(files: "Files", formula: str, given: str) -> Any:
+def _find_level(files: "Files", formula: str, given: str) -> Any:
     """The class that the user wrote."""
     from vbsvm.design.formula import syntax
 
@@ -343,6 +343,6 @@ def _level(files: "Files", formula: str, given: str) -> Any:
     outcome = syntax.read(formula, table.names).outcome
     for piece in table.pieces([outcome]):
         for level in piece.frame[outcome].dropna().unique().tolist():
-            if _is_called(level, given):
+            if _is_label(level, given):
                 return level
     raise click.ClickException(f"--positive: {given!r} is not a value of {outcome!r}.")

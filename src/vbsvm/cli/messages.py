@@ -62,7 +62,7 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def by_options(message: object) -> str:
+def with_cli_options(message: object) -> str:
     """A message in one line, with options in place of Python's objects."""
     told = visible(" ".join(str(message).split()))
     for pattern, option in OPTIONS:
@@ -76,7 +76,7 @@ def warnings_in_a_line() -> Iterator[None]:
     shown: set[str] = set()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        told = by_options(message)
+        told = with_cli_options(message)
         if told not in shown:
             shown.add(told)
             say(f"Warning: {told}", err=True)

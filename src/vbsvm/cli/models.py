@@ -58,8 +58,9 @@ def predict(
     tables.check_table_path(out, force=force)
     fitted: Any = load(model)
     kept, change = list(dict.fromkeys(keep)), tables.excel_safe if excel_safe else None
-    columns, text, classes = columns_of(fitted), text_of(fitted), fitted.classes if is_fit(fitted) else fitted.classes_
-    files = tables.files_of(data, memory_limit, sep, decimal)
+    columns, text = model_columns(fitted), text_inputs(fitted)
+    classes = fitted.classes if is_fit(fitted) else fitted.classes_
+    files = tables.piecewise_files(data, memory_limit, sep, decimal)
     if files is not None:
         to: Any = stdout() if out is None else out
         needed: dict[str, Any] = {"columns": columns, "text": text, "classes": classes}
@@ -88,7 +89,7 @@ def summary(model: str, *, covariance: str | None) -> None:
     """
     from vbsvm import load
 
-    say(described(load(model), covariance))
+    say(description(load(model), covariance))
 
 
 @click.command()
@@ -127,17 +128,17 @@ def report(
     fitted: Any = load(model)
     given, rows = {}, range(0)
     if data is not None:
-        text = text_of(fitted, target)
+        text = text_inputs(fitted, target)
         frame = tables.with_plain_numbers(tables.read(data, text, sep, decimal), text)
         given, rows = _rows(fitted, frame, target, drop=drop_missing_outcome)
-    with tables.numbered(rows):
+    with tables.file_row_numbers(rows):
         fitted.report(out, title=title, covariance=covariance, **given)
     say(f"Wrote {out}.", err=True)
 
 
 def _rows(fitted: Any, frame: Any, target: str | None, *, drop: bool) -> tuple[dict[str, Any], Sequence[int]]:
     """What a report asks of the data: rows whose outcome is known; and their numbers in the file."""
-    columns = columns_of(fitted)
+    columns = model_columns(fitted)
     outcome = fitted.reader.parts.outcome if is_fit(fitted) else target
     if outcome is None:
         raise click.UsageError("The model has no formula: name the column of --data that it predicts with --target.")
@@ -202,12 +203,12 @@ def effects(
 
     tables.check_table_path(out, force=force)
     fitted: Any = load(model)
-    text = text_of(fitted)
+    text = text_inputs(fitted)
     frame = tables.with_plain_numbers(tables.read(data, text, sep, decimal), text)
-    tables.check_columns(frame, columns_of(fitted), "The model needs a column that the table lacks")
+    tables.check_columns(frame, model_columns(fitted), "The model needs a column that the table lacks")
     tables.check_columns(frame, [*by, weights], "The options name a column that the table lacks")
     counts = None if weights is None else frame[weights].to_numpy()
-    frame = frame if is_fit(fitted) else frame[columns_of(fitted)]
+    frame = frame if is_fit(fitted) else frame[model_columns(fitted)]
     rest = options | {"by": list(by) or None, "data": frame, "weights": counts}
     if kind == SLOPE:
         table = fitted.slopes(variable, **rest)
@@ -241,7 +242,7 @@ def is_fit(fitted: Any) -> bool:
     return isinstance(fitted, Fit)
 
 
-def columns_of(fitted: Any) -> list[str]:
+def model_columns(fitted: Any) -> list[str]:
     """Columns that a model needs to predict."""
     owner, name = (fitted.reader, "columns") if is_fit(fitted) else (fitted, "feature_names_in_")
     names = getattr(owner, name, None)
@@ -250,7 +251,7 @@ def columns_of(fitted: Any) -> list[str]:
     return [str(name) for name in names]
 
 
-def text_of(fitted: Any, target: str | None = None) -> set[str]:
+def text_inputs(fitted: Any, target: str | None = None) -> set[str]:
     """Columns that were text in fit, and are text again where a file holds none but such as "1" and "2"."""
     if is_fit(fitted):
         from vbsvm.results.predicted_files import text_columns
@@ -262,7 +263,7 @@ def text_of(fitted: Any, target: str | None = None) -> set[str]:
     return fitted.text_columns | ({target} if is_text else set())
 
 
-def described(fitted: Any, covariance: str | None = None) -> str:
+def description(fitted: Any, covariance: str | None = None) -> str:
     """What a fit or a classifier says of itself, in a few tables."""
     from vbsvm.results import display
 

@@ -15,11 +15,11 @@ from typing import IO, TYPE_CHECKING, Any, final
 import click
 
 from vbsvm.base.printing import visible
-from vbsvm.cli.messages import by_options, say, stdout
+from vbsvm.cli.messages import say, stdout, with_cli_options
 from vbsvm.design.values import meant, renumbered
 from vbsvm.sources import files_text
 from vbsvm.sources.files_text import PACKED, SEPARATORS, TextReader
-from vbsvm.storage.atomic import replacing
+from vbsvm.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
     from vbsvm import Files
@@ -50,13 +50,13 @@ SECONDS_BEFORE_BAR = 1.0
 def options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --sep and --decimal to a command that reads a table."""
     sep = click.option(
-        "--sep", metavar="CHAR", callback=_sign, help='The separator of a text file, such as ";" or tab.'
+        "--sep", metavar="CHAR", callback=_separator, help='The separator of a text file, such as ";" or tab.'
     )
     decimal = click.option("--decimal", type=click.Choice([".", ","]), help="The decimal separator of a text file.")
     return sep(decimal(command))
 
 
-def _sign(ctx: click.Context, option: click.Parameter, given: str | None) -> str | None:
+def _separator(ctx: click.Context, option: click.Parameter, given: str | None) -> str | None:
     if given is None:
         return None
     sign = SIGN_NAMES.get(given, given)
@@ -77,7 +77,7 @@ excel_safe_option = click.option(
 )
 
 
-def files_of(
+def piecewise_files(
     data: str, memory_limit: str, sep: str | None, decimal: str | None, cache: str | None = None
 ) -> "Files | None":
     """The files, where they are to be read piece by piece; None where a table fits in memory."""
@@ -99,7 +99,7 @@ def _is_larger(path: str, most: int) -> bool:
     """Whether a packed file unpacks to more than so many bytes; no more of it is unpacked here."""
     if Path(path.lower()).suffix not in PACKED:
         return False
-    with explained(path), _reader(path).unpacked() as raw:
+    with readable_errors(path), _reader(path).unpacked() as raw:
         while most >= 0 and (block := raw.read(CHUNK)):
             most -= len(block)
     return most < 0
@@ -116,17 +116,17 @@ def read(path: str, text: Collection[str] = (), sep: str | None = None, decimal:
     is_text = ending in TEXT or path == STDIN
     if (sep or decimal) and not is_text:
         raise click.UsageError(f"--sep and --decimal are for text files such as .csv; {path} is not one.")
-    with explained(path):
+    with readable_errors(path):
         if path != STDIN and Path(path).is_dir():
             raise IsADirectoryError
         if path != STDIN:
             Path(path).stat()
         if is_text:
-            frame = _parsed(path, TEXT.get(ending, ","), sep, decimal, text)
+            frame = _read_text(path, TEXT.get(ending, ","), sep, decimal, text)
         elif ending in PARQUET:
-            frame = _told(path, "read as Parquet", lambda: pd.read_parquet(path))
+            frame = _with_file_errors(path, "read as Parquet", lambda: pd.read_parquet(path))
         elif ending in ARROW:
-            frame = _told(path, "read as Arrow", lambda: pd.read_feather(path))
+            frame = _with_file_errors(path, "read as Arrow", lambda: pd.read_feather(path))
         else:
             what = f"{ending} files are" if ending else "files without an extension are"
             raise click.ClickException(f"{path}: {what} not supported. {HINTS.get(ending, READ)}")
@@ -137,10 +137,10 @@ def read(path: str, text: Collection[str] = (), sep: str | None = None, decimal:
             frame[name] = frame[name].map(str, na_action="ignore")
     if not len(frame):
         raise click.ClickException(f"{path} has no rows, only a header.")
-    return _named(frame).reset_index(drop=True)
+    return _drop_unnamed(frame).reset_index(drop=True)
 
 
-def _parsed(path: str, usual: str, sep: str | None, decimal: str | None, text: Collection[str]) -> Any:
+def _read_text(path: str, usual: str, sep: str | None, decimal: str | None, text: Collection[str]) -> Any:
     """A table of text; ``usual`` is the separator that the file's name promises.
 
     What a column holds is known once it has been read, so that text with missing values is read a second time.
@@ -178,7 +178,7 @@ def _reader(path: str) -> TextReader:
     if path == STDIN or Path(path).is_fifo():
         held = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
         return TextReader("stdin" if path == STDIN else path, lambda: io.BufferedReader(io.BytesIO(held)))
-    return TextReader(path, partial(_counted, path))
+    return TextReader(path, partial(_with_progress_bar, path))
 
 
 def _hint_at_commas(frame: Any, names: list[str]) -> None:
@@ -200,9 +200,9 @@ def _integer(word: str) -> int | float:
 
 
 @contextmanager
-def _counted(path: str) -> Iterator[IO[bytes]]:
+def _with_progress_bar(path: str) -> Iterator[IO[bytes]]:
     """The bytes of a file; a bar on stderr counts them, where that is a terminal and reading takes its time."""
-    with _CountedFile(path) as file, io.BufferedReader(file, CHUNK) as buffered:
+    with _ReportingFile(path) as file, io.BufferedReader(file, CHUNK) as buffered:
         if not sys.stderr.isatty():
             yield buffered
             return
@@ -227,7 +227,7 @@ def _counted(path: str) -> Iterator[IO[bytes]]:
 
 
 @final
-class _CountedFile(io.FileIO):
+class _ReportingFile(io.FileIO):
     """A file that calls ``after_read`` after each read."""
 
     after_read: Callable[[], None] | None = None
@@ -241,7 +241,7 @@ class _CountedFile(io.FileIO):
 
 
 @contextmanager
-def explained(path: str) -> Iterator[None]:
+def readable_errors(path: str) -> Iterator[None]:
     """Say in words why a file can't be opened, read or written."""
     try:
         yield
@@ -257,7 +257,7 @@ def explained(path: str) -> Iterator[None]:
         raise click.ClickException(f"{path} can't be read or written: {error.strerror or error}.") from error
 
 
-def _named(frame: Any) -> Any:
+def _drop_unnamed(frame: Any) -> Any:
     """The columns that have a name."""
     unnamed = [k for k, name in enumerate(frame.columns, 1) if not name.strip() or name.startswith("Unnamed: ")]
     if unnamed:
@@ -308,13 +308,13 @@ def with_outcome(frame: Any, outcome: str, *, drop: bool) -> Any:
 
 
 @contextmanager
-def numbered(rows: Sequence[int]) -> Iterator[None]:
+def file_row_numbers(rows: Sequence[int]) -> Iterator[None]:
     """Name rows in errors by their numbers in the file, where only these rows of it are used."""
     try:
         yield
     except ValueError as error:
         said = renumbered(str(error), lambda row: rows[row] if row < len(rows) else row)
-        raise click.ClickException(by_options(said)) from error
+        raise click.ClickException(with_cli_options(said)) from error
 
 
 def write(frame: Any, path: str | None, *, force: bool) -> None:
@@ -326,13 +326,13 @@ def write(frame: Any, path: str | None, *, force: bool) -> None:
         return
     check_table_path(path, force=force)
     ending = _ending(path)
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         if ending in TEXT:
             write_text(frame, file, TEXT[ending])
         elif ending in PARQUET:
-            _told(path, "written as Parquet", lambda: frame.to_parquet(file, index=False))
+            _with_file_errors(path, "written as Parquet", lambda: frame.to_parquet(file, index=False))
         else:
-            _told(path, "written as Arrow", lambda: frame.to_feather(file))
+            _with_file_errors(path, "written as Arrow", lambda: frame.to_feather(file))
     say(f"Wrote {path}.", err=True)
 
 
@@ -393,9 +393,9 @@ def _ending(path: str) -> str:
     return Path(name).suffix
 
 
-def _told(path: str, done: str, call: Callable[[], Any]) -> Any:
+def _with_file_errors(path: str, done: str, call: Callable[[], Any]) -> Any:
     """Call a reader or a writer of pyarrow's, and say in words why it failed."""
-    with explained(path):
+    with readable_errors(path):
         try:
             return call()
         except ImportError as error:

@@ -14,7 +14,7 @@ from vbsvm.design.columns import INTERCEPT
 from vbsvm.design.values import listed
 from vbsvm.missing.imputation import CHANGED
 from vbsvm.plots import style
-from vbsvm.plots.resolve_fit import any_fit, check_names, largest, number_shown, one_fit
+from vbsvm.plots.resolve_fit import check_names, first_fit, n_to_show, select_fit, top_k
 from vbsvm.results.comparison.approximations import Comparison, Pair
 from vbsvm.results.fit import Fit
 from vbsvm.results.history import Trace
@@ -44,7 +44,7 @@ def bound(fit: Any, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
     class_ : label, default None
         The class to set against the rest, if the estimator has more than two.
     """
-    one = one_fit("bound", fit, class_)
+    one = select_fit("bound", fit, class_)
     if not len(one.history.bounds):
         raise ValueError(
             "bound: the bound is only available after variational Bayes with a bound; plots.traces shows the chains "
@@ -62,7 +62,7 @@ def bound(fit: Any, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
     ax.locator_params(axis="x", integer=True)
     ax.set_xlabel(f"accepted step of {len(bounds)}")
     ax.set_ylabel(f"nats below the final\nbound ({bounds[-1]:.2f})".replace("-", "−"))
-    return style.dress(ax, f"The bound rises over {len(bounds)} accepted steps to {bounds[-1]:.2f}.")
+    return style.finish(ax, f"The bound rises over {len(bounds)} accepted steps to {bounds[-1]:.2f}.")
 
 
 def sensitivity(
@@ -98,8 +98,8 @@ def sensitivity(
         values = table[name].to_numpy(dtype=float)
         unit = abs(values[nearest])
         values = values / unit if unit > 0 else values
-        colour, dashes = style.look(k)
-        ax.plot(shift, values, dashes, color=colour, label=style.plain(name), linewidth=1.5)
+        colour, dashes = style.line_style(k)
+        ax.plot(shift, values, dashes, color=colour, label=style.escape(name), linewidth=1.5)
         for i in np.flatnonzero(values[1:] * values[:-1] < 0):
             share = values[i] / (values[i] - values[i + 1])
             at = shift[i] + share * (shift[i + 1] - shift[i])
@@ -108,10 +108,10 @@ def sensitivity(
     ax.axvline(0.0, color=style.MUTED, linewidth=0.8, linestyle=":")
     columns = table.attrs.get("columns", [])
     told = ", ".join(columns) if 0 < len(columns) <= MAX_SHIFTED else "values"
-    ax.set_xlabel(style.plain(f"shift of missing {told} (standard deviations)") + left_out)
+    ax.set_xlabel(style.escape(f"shift of missing {told} (standard deviations)") + left_out)
     ax.set_ylabel("coefficient, in units of its size\nwithout shift")
     ax.legend(loc="best")
-    return style.dress(ax, f"{len(chosen)} coefficients against a shift of missing values.")
+    return style.finish(ax, f"{len(chosen)} coefficients against a shift of missing values.")
 
 
 def _choose(table: "pd.DataFrame", nearest: int, terms: list[str] | None, top: int | None) -> tuple[list[str], str]:
@@ -123,9 +123,9 @@ def _choose(table: "pd.DataFrame", nearest: int, terms: list[str] | None, top: i
         if unknown or not len(terms):
             raise ValueError(f"sensitivity: there is no coefficient {unknown}; there are {printing.listed(known)}.")
         return list(terms), ""
-    n_shown = number_shown("sensitivity", top, len(known), MAX_LINES)
+    n_shown = n_to_show("sensitivity", top, len(known), MAX_LINES)
     size = np.abs(table[known].to_numpy(dtype=float)[nearest])
-    return [known[k] for k in largest(size, n_shown)], style.left_out(n_shown, len(known), "the largest without shift")
+    return [known[k] for k in top_k(size, n_shown)], style.shown_note(n_shown, len(known), "the largest without shift")
 
 
 def densities(
@@ -169,7 +169,7 @@ def densities(
         ax.locator_params(axis="x", nbins=4)
         ax.set_ylim(0, None)
         alt = f"{pair.name}: both densities, which overlap by {pair.accuracy:.0f} %."
-        style.dress(ax, alt, hidden=style.OF_ROWS)
+        style.finish(ax, alt, hidden=style.NO_Y_AXIS)
     handles, inferences = axes[0, 0].get_legend_handles_labels()
     sizes: dict[str, Any] = {"fontsize": style.SMALL, "title_fontsize": style.SMALL, "title": left_out.strip() or None}
     figure.legend(handles, inferences, loc="outside lower center", ncols=2, frameon=False, **sizes)
@@ -185,9 +185,9 @@ def _pairs(comparison: Comparison, terms: list[str] | None, top: int | None) -> 
     if terms is not None:
         _check_known("densities", terms, [pair.name for pair in found], "in the comparison")
         return [pair for pair in found if pair.name in terms], ""
-    n_shown = number_shown("densities", top, len(found), MAX_PANELS)
-    left_out = style.left_out(n_shown, len(found), "those with the lowest accuracy")
-    return [found[k] for k in largest([-pair.accuracy for pair in found], n_shown)], left_out
+    n_shown = n_to_show("densities", top, len(found), MAX_PANELS)
+    left_out = style.shown_note(n_shown, len(found), "those with the lowest accuracy")
+    return [found[k] for k in top_k([-pair.accuracy for pair in found], n_shown)], left_out
 
 
 def _check_known(what: str, terms: Sequence[str], known: list[str], kind: str) -> None:
@@ -229,17 +229,17 @@ def traces(
     -------
     The axes, in an array.
     """
-    chosen, left_out = _chosen("traces", one_fit("traces", fit, class_), terms, top)
+    chosen, left_out = _chosen("traces", select_fit("traces", fit, class_), terms, top)
     panels = _panels("traces", chosen, axes, "draw" + left_out)
     for trace, ax in zip(chosen, panels, strict=True):
         step = -(-trace.draws.shape[1] // MAX_POINTS)
         for k, draws in enumerate(trace.draws):
             at = np.arange(0, len(draws), step)
-            ax.plot(at, draws[at], color=style.look(k)[0], linewidth=0.5, alpha=0.8)
+            ax.plot(at, draws[at], color=style.line_style(k)[0], linewidth=0.5, alpha=0.8)
         ax.margins(x=0)
         if trace.scale and trace.draws.max() > LOG_SCALE_RATIO * trace.draws.min():
             ax.set_yscale("log")
-        _told(ax, trace)
+        _set_title(ax, trace)
     return panels
 
 
@@ -250,15 +250,15 @@ def ranks(
 
     Equal draws, such as those of gates, are ranked at random. Parameters and return value are those of ``traces``.
     """
-    chosen, left_out = _chosen("ranks", one_fit("ranks", fit, class_), terms, top)
+    chosen, left_out = _chosen("ranks", select_fit("ranks", fit, class_), terms, top)
     panels = _panels("ranks", chosen, axes, "rank among the draws of all chains" + left_out)
     for trace, ax in zip(chosen, panels, strict=True):
         shares = rank_shares(trace.draws)
         for k, share in enumerate(shares):
-            ax.stairs(share, np.linspace(0, 1, BINS + 1), color=style.look(k)[0], linewidth=1.2, baseline=None)
+            ax.stairs(share, np.linspace(0, 1, BINS + 1), color=style.line_style(k)[0], linewidth=1.2, baseline=None)
         ax.axhline(1.0, color=style.MUTED, linewidth=0.8, linestyle=":")
         ax.set(xlim=(0, 1), ylim=(0, max(2.0, 1.1 * shares.max())))
-        _told(ax, trace)
+        _set_title(ax, trace)
     return panels
 
 
@@ -283,11 +283,11 @@ def _chosen(what: str, fit: Fit, terms: Sequence[str] | None, top: int | None) -
         _check_known(what, terms, list(by_name), "a parameter")
         return [by_name[name] for name in terms], ""
     moving = [k for k, trace in enumerate(found) if np.ptp(trace.draws) > 0] or [0]
-    n_shown = number_shown(what, top, len(moving), MAX_TRACES)
+    n_shown = n_to_show(what, top, len(moving), MAX_TRACES)
     if n_shown < len(moving):
         mixing = (*known.coefficient_mixing, *known.gate_mixing, *known.component_mixing)
-        slowest = largest([-mixing[k].ess_bulk for k in moving], n_shown)
-        left_out = style.left_out(n_shown, len(moving), "those with the fewest effective draws")
+        slowest = top_k([-mixing[k].ess_bulk for k in moving], n_shown)
+        left_out = style.shown_note(n_shown, len(moving), "those with the fewest effective draws")
         return [found[moving[k]] for k in slowest], left_out
     return [found[k] for k in moving], ""
 
@@ -313,13 +313,13 @@ def _panels(what: str, chosen: list[Trace], axes: Any, label: str) -> NDArray[An
     return made.ravel()[: len(chosen)]
 
 
-def _told(ax: "Axes", trace: Trace) -> None:
+def _set_title(ax: "Axes", trace: Trace) -> None:
     """Name, R̂ and effective draws above the panel."""
     mixing, lines = trace.mixing, textwrap.wrap(trace.name, 44)
     if np.isfinite(mixing.ess_bulk):
         lines.append(f"R̂ {mixing.rhat:.2f}, {mixing.ess_bulk:.0f} effective draws")
-    style.dress(ax, f"{trace.name}, chain by chain.")
-    ax.set_title("\n".join(map(style.plain, lines)), fontsize=style.SMALL, color=style.INK, loc="left")
+    style.finish(ax, f"{trace.name}, chain by chain.")
+    ax.set_title("\n".join(map(style.escape, lines)), fontsize=style.SMALL, color=style.INK, loc="left")
     ax.tick_params(which="both", labelsize=7)
 
 
@@ -342,31 +342,31 @@ def missing(fit: Any, ax: "Canvas" = None, *, top: int | None = None) -> "Axes":
         How many of the most common patterns to show; None means at most twelve. Of more than sixty inputs, those with
         the most missing values are shown.
     """
-    found = any_fit("missing", fit)
+    found = first_fit("missing", fit)
     patterns = found.missing_patterns
     if patterns is None or not len(patterns.names):
         raise ValueError("missing: the data of the fit had no missing values.")
     by_column = list(patterns.by_column.values())
-    chosen = largest(by_column, style.MAX_NAMES)
-    n_patterns = number_shown("missing", top, len(patterns.counts), MAX_PATTERNS)
+    chosen = top_k(by_column, style.MAX_NAMES)
+    n_patterns = n_to_show("missing", top, len(patterns.counts), MAX_PATTERNS)
     shown, counts = patterns.patterns[:n_patterns][:, chosen].T, patterns.counts[:n_patterns]
-    names, height, _ = style.rows([patterns.names[k] for k in chosen])
+    names, height, _ = style.row_labels([patterns.names[k] for k in chosen])
     ax = style.axes(ax, height + 0.5)
     for which, marker, colour, size in ((shown, "s", style.VERMILION, 6.0), (~shown, ".", style.MUTED, 3.0)):
         rows, columns = np.nonzero(which)
         ax.plot(columns, rows, marker, color=colour, markersize=size, label="missing" if marker == "s" else "known")
     lost = missing_shares(found)
-    style.beside(ax, -1, "missing; lost" if lost else "missing")
+    style.annotate_row(ax, -1, "missing; lost" if lost else "missing")
     for row, k in enumerate(chosen):
         share = lost.get(patterns.names[k])
         told = f"{100 * by_column[k] / patterns.total:.0f} %" + ("" if share is None else f"; {100 * share:.0f} %")
-        style.beside(ax, row, told)
+        style.annotate_row(ax, row, told)
     ax.set_yticks(range(len(chosen)), names)
     ax.set_xticks(range(n_patterns), [str(count) for count in counts], rotation=90)
     ax.set(xlim=(-0.7, max(n_patterns, 4) - 0.3), ylim=(len(chosen) - 0.4, -0.7))
-    left_out = style.left_out(len(chosen), len(patterns.names), "inputs with the most missing values")
+    left_out = style.shown_note(len(chosen), len(patterns.names), "inputs with the most missing values")
     hidden = f"\nthe {n_patterns} most common of {len(patterns.counts)}" * (n_patterns < len(patterns.counts))
     ax.set_xlabel(f"rows with each pattern{hidden}{left_out}")
     ax.tick_params(axis="both", left=False, bottom=False)
     alt = f"Patterns of missing values of {len(chosen)} inputs, {n_patterns} patterns with their rows."
-    return style.dress(ax, alt, hidden=(*style.OF_ROWS, "bottom"))
+    return style.finish(ax, alt, hidden=(*style.NO_Y_AXIS, "bottom"))

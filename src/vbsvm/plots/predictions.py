@@ -72,10 +72,12 @@ def draw_calibration(found: Predicted, ax: "Canvas", n_bins: int = 10) -> "Axes"
     ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xticks=np.linspace(0, 1, 6), yticks=np.linspace(0, 1, 6))
     ax.set_aspect("equal")
     how = "\nleft-out rows" if found.left_out else ""
-    ax.set_xlabel(style.plain(f"predicted probability of {found.classes[1]}") + how)
-    ax.set_ylabel(style.plain(f"observed share of {found.classes[1]}"))
+    ax.set_xlabel(style.escape(f"predicted probability of {found.classes[1]}") + how)
+    ax.set_ylabel(style.escape(f"observed share of {found.classes[1]}"))
     ax.legend(loc="upper left", bbox_to_anchor=(0.0, 0.88), handlelength=1.6)
-    return style.dress(ax, f"Observed share of {found.classes[1]} against its predicted probability, with a 95 % band.")
+    return style.finish(
+        ax, f"Observed share of {found.classes[1]} against its predicted probability, with a 95 % band."
+    )
 
 
 def _bins(chances: Array, weights: Array, n_bins: int) -> NDArray[np.intp]:
@@ -148,7 +150,7 @@ def draw_predictive(found: Predicted, ax: "Canvas") -> "Axes":
     ax.set_ylabel("share of the class")
     n_columns = 2 if sum(map(len, found.classes)) < style.NAME else 1
     ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=n_columns, handlelength=1.2, columnspacing=1.0)
-    return style.dress(ax, f"Distributions of the scores of {found.classes[0]} and {found.classes[1]}.")
+    return style.finish(ax, f"Distributions of the scores of {found.classes[0]} and {found.classes[1]}.")
 
 
 # Log odds beyond are as good as certain.
@@ -189,7 +191,7 @@ class Slope:
 
 def calibration_curve(chances: Array, positive: NDArray[np.bool_], weights: Array) -> Curve:
     """Local logistic regression on the log odds, with a Gaussian kernel."""
-    x, total, hits = _counted(chances, positive, weights)
+    x, total, hits = _binned(chances, positive, weights)
     ends = np.interp([TRIMMED_SHARE, 1.0 - TRIMMED_SHARE], (np.cumsum(total) - 0.5 * total) / total.sum(), x)
     at = np.linspace(ends[0], ends[1], POINTS) if ends[1] > ends[0] else ends[:1]
     centre = float(total @ x) / total.sum()
@@ -197,7 +199,7 @@ def calibration_curve(chances: Array, positive: NDArray[np.bool_], weights: Arra
     width = max(1.3 * sd * total.sum() ** -0.2, MIN_BANDWIDTH)
     apart = x - at[:, None]
     kernel = np.exp(-0.5 * np.square(apart / width))
-    shift, se = _fitted(x, apart, kernel, total, hits)
+    shift, se = _fit_offsets(x, apart, kernel, total, hits)
     found = expit(at + shift + Z_95 * np.array([[0.0], [-1.0], [1.0]]) * se)
     return Curve(expit(at), *found)
 
@@ -230,7 +232,7 @@ def _log_odds(chances: Array) -> Array:
         return np.clip(logit(chances), -MAX_LOG_ODDS, MAX_LOG_ODDS)
 
 
-def _counted(chances: Array, positive: NDArray[np.bool_], weights: Array) -> tuple[Array, Array, Array]:
+def _binned(chances: Array, positive: NDArray[np.bool_], weights: Array) -> tuple[Array, Array, Array]:
     """Log odds in bins, in order: their means, the rows in each, and those of the class."""
     x = _log_odds(chances)
     span = float(np.ptp(x)) or 1.0
@@ -240,7 +242,7 @@ def _counted(chances: Array, positive: NDArray[np.bool_], weights: Array) -> tup
     return x_sum / total, total, hits
 
 
-def _fitted(x: Array, apart: Array, kernel: Array, total: Array, hits: Array) -> tuple[Array, Array]:
+def _fit_offsets(x: Array, apart: Array, kernel: Array, total: Array, hits: Array) -> tuple[Array, Array]:
     """The shift a of the log odds at each point, by Newton steps, and its standard error."""
     a, b = np.zeros(len(apart)), np.zeros(len(apart))
     for _ in range(MAX_STEPS):

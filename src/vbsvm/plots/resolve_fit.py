@@ -14,23 +14,23 @@ from vbsvm.results.comparison.leave_one_out import LeftOutRows, left_out_rows
 from vbsvm.results.fit import Fit
 
 
-def one_fit(what: str, fit: Any, class_: Any = None) -> Fit:
+def select_fit(what: str, fit: Any, class_: Any = None) -> Fit:
     """The fit itself, or that of an estimator; of several classes the one that is asked for."""
     fits, classes = _fits_of(what, fit)
     if len(fits) > 1:
-        return fits[_place(what, classes, class_)]
+        return fits[_class_index(what, classes, class_)]
     positive = fits[0].classes[1]
     if class_ is not None and class_ != positive:
         raise ValueError(f"{what}: there are two classes, and positive scores mean {positive!r}: leave class_ out.")
     return fits[0]
 
 
-def any_fit(what: str, fit: Any) -> Fit:
+def first_fit(what: str, fit: Any) -> Fit:
     """The fit itself, or the first of an estimator: for what is the same in all of them."""
     return _fits_of(what, fit)[0][0]
 
 
-def number_shown(what: str, top: int | None, of: int, most: int) -> int:
+def n_to_show(what: str, top: int | None, of: int, most: int) -> int:
     """How many of them are shown: as many as are asked for, or as many as fit into a figure."""
     if top is None:
         return min(of, most)
@@ -38,7 +38,7 @@ def number_shown(what: str, top: int | None, of: int, most: int) -> int:
     return min(of, int(top))
 
 
-def largest(sizes: ArrayLike, count: int) -> list[int]:
+def top_k(sizes: ArrayLike, count: int) -> list[int]:
     """Places of the largest, in their own order."""
     return sorted(np.argsort(-np.asarray(sizes), kind="stable")[:count].tolist())
 
@@ -53,7 +53,7 @@ def _fits_of(what: str, given: Any) -> tuple[Sequence[Fit], NDArray[Any]]:
     """All fits of an estimator and its classes; of a pipeline or a search, those of the estimator in it."""
     last, pipelines = _last_step(given)
     if hasattr(last, "fit_"):
-        names = _names(what, last, pipelines)
+        names = _column_names(what, last, pipelines)
         fits = last.fit_ if names is None else [_renamed(one, names) for one in last.fit_]
         return fits, last.classes_
     if hasattr(last, "plan"):
@@ -75,7 +75,7 @@ def _last_step(given: Any) -> tuple[Any, list[Any]]:
     return last, [*inner, found]
 
 
-def _names(what: str, last: Any, pipelines: list[Any]) -> list[str] | None:
+def _column_names(what: str, last: Any, pipelines: list[Any]) -> list[str] | None:
     """Names of the columns that reach the last step of pipelines; None where it knows them itself."""
     several = [one for one in pipelines if len(one.steps) > 1]
     if not several or hasattr(last, "feature_names_in_"):
@@ -99,7 +99,7 @@ def _renamed(fit: Fit, names: list[str]) -> Fit:
     return replace(fit, plan=replace(fit.plan, names=tuple(names)), missing_patterns=patterns)
 
 
-def _place(what: str, classes: NDArray[Any], class_: Any) -> int:
+def _class_index(what: str, classes: NDArray[Any], class_: Any) -> int:
     found = [k for k, label in enumerate(classes.tolist()) if label == class_]
     if not found:
         raise ValueError(
@@ -125,7 +125,7 @@ class Predicted:
     margins: bool = True
 
     @staticmethod
-    def of_left_out(found: LeftOutRows, fits: Sequence[Fit], k: int = 0) -> "Predicted":
+    def from_left_out(found: LeftOutRows, fits: Sequence[Fit], k: int = 0) -> "Predicted":
         """The rows of the fit; of several classes the k-th against the rest."""
         one = fits[k]
         own = 1 if len(fits) == 1 else k
@@ -142,38 +142,38 @@ def predicted(what: str, fit: Any, X: Any = None, y: Any = None, class_: Any = N
     Without rows, those of the fit, each as a fit without it would predict it.
     """
     if X is None:
-        return _left_out(what, fit, class_)
+        return _predicted_left_out(what, fit, class_)
     if hasattr(_last_step(fit)[0], "fit_"):
-        return _of_estimator(what, fit, X, y, class_)
-    one = one_fit(what, fit)
+        return _predicted_by_estimator(what, fit, X, y, class_)
+    one = select_fit(what, fit)
     if one.reader is not None and y is None:
         outcome = one.reader.parts.outcome
         y = frames.take(X, [outcome])[outcome]
     if y is not None and one.classes[0] != f"not {one.classes[1]}":  # of the rest any label may be
         _check_known(what, y, one.classes)
     scores = np.asarray(one.decision_function(X))
-    found = _found(what, scores, one.predict_proba(X)[:, 1], y, one.classes[1], one.classes[0])
+    found = _from_arrays(what, scores, one.predict_proba(X)[:, 1], y, one.classes[1], one.classes[0])
     return replace(found, margins=not one.spec.likelihood.normalised)
 
 
-def _left_out(what: str, fit: Any, class_: Any) -> Predicted:
+def _predicted_left_out(what: str, fit: Any, class_: Any) -> Predicted:
     fits, classes = _fits_of(what, fit)
-    k = 0 if len(fits) == 1 else _place(what, classes, class_)
+    k = 0 if len(fits) == 1 else _class_index(what, classes, class_)
     try:
-        return Predicted.of_left_out(left_out_rows(fits, None), fits, k)
+        return Predicted.from_left_out(left_out_rows(fits, None), fits, k)
     except ValueError as error:
         raise ValueError(f"{what}: {error} Or pass rows whose class is known.") from error
 
 
-def _of_estimator(what: str, clf: Any, X: Any, y: Any, class_: Any) -> Predicted:
+def _predicted_by_estimator(what: str, clf: Any, X: Any, y: Any, class_: Any) -> Predicted:
     classes, scores, chances = clf.classes_, clf.decision_function(X), clf.predict_proba(X)
     if y is not None:
         _check_known(what, y, classes)
     if len(classes) == 2:
-        return _found(what, scores, chances[:, 1], y, classes[1], classes[0])
-    k = _place(what, classes, class_)
+        return _from_arrays(what, scores, chances[:, 1], y, classes[1], classes[0])
+    k = _class_index(what, classes, class_)
     # Figures show scores in units of the margin, as for two classes.
-    return _found(what, scores[:, k] / one_fit(what, clf, class_).slope, chances[:, k], y, classes[k], None)
+    return _from_arrays(what, scores[:, k] / select_fit(what, clf, class_).slope, chances[:, k], y, classes[k], None)
 
 
 def _check_known(what: str, y: Any, classes: NDArray[Any]) -> None:
@@ -184,7 +184,7 @@ def _check_known(what: str, y: Any, classes: NDArray[Any]) -> None:
         )
 
 
-def _found(what: str, scores: Array, chances: Array, y: Any, positive: Any, negative: Any) -> Predicted:
+def _from_arrays(what: str, scores: Array, chances: Array, y: Any, positive: Any, negative: Any) -> Predicted:
     if y is None:
         raise ValueError(f"{what}: pass y, the known class of each row.")
     truth = np.asarray(y)

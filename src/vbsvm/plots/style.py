@@ -24,7 +24,7 @@ _COLOURS = (BLUE, VERMILION, GREEN, INK, SKY)
 _DASHES = ("-", "--", "-.", ":")
 TEXT, SMALL = 8.5, 8.0
 # Edges that a figure of rows with names has no need of.
-OF_ROWS = ("top", "right", "left")
+NO_Y_AXIS = ("top", "right", "left")
 # Inches: wider than a journal's column by a little, and as wide as the screen of a phone. Names and labels are wrapped
 # so that they fit.
 WIDTH = 3.8
@@ -48,7 +48,7 @@ def axes(ax: Any, height: float, width: float = WIDTH) -> "Axes":
     return ax.subplots()
 
 
-def dress(ax: "Axes", alt: str = "", *, hidden: tuple[str, ...] = ("top", "right")) -> "Axes":
+def finish(ax: "Axes", alt: str = "", *, hidden: tuple[str, ...] = ("top", "right")) -> "Axes":
     """Small print, quiet lines, and no frame where none is needed; ``alt`` says in words what is shown."""
     if alt:
         _ALT_TEXTS[ax] = alt
@@ -65,12 +65,12 @@ def dress(ax: "Axes", alt: str = "", *, hidden: tuple[str, ...] = ("top", "right
     return ax
 
 
-def look(k: int) -> tuple[str, str]:
+def line_style(k: int) -> tuple[str, str]:
     """Colour and dashes of the k-th of several lines; both change, so that no two of twenty are alike."""
     return _COLOURS[k % len(_COLOURS)], _DASHES[k % len(_DASHES)]
 
 
-def plain(text: object) -> str:
+def escape(text: object) -> str:
     """Text as it is: matplotlib would take dollars for mathematics, and what can't be printed has no place."""
     return "".join(char if char.isprintable() else " " for char in str(text)).replace("$", r"\$")
 
@@ -78,7 +78,7 @@ def plain(text: object) -> str:
 def wrapped(names: Sequence[object], width: int = NAME) -> tuple[list[str], int]:
     """Names in lines of this many characters, and the most lines that one of them has."""
     lines = [_lines(str(name), width) for name in names]
-    return ["\n".join(map(plain, one)) for one in lines], max((len(one) for one in lines), default=1)
+    return ["\n".join(map(escape, one)) for one in lines], max((len(one) for one in lines), default=1)
 
 
 def _lines(name: str, width: int) -> list[str]:
@@ -87,14 +87,14 @@ def _lines(name: str, width: int) -> list[str]:
     return [line.replace("\u200b ", "").rstrip("\u200b") for line in textwrap.wrap(parts, width)] or [""]
 
 
-def rows(names: Sequence[object]) -> tuple[list[str], float, float]:
+def row_labels(names: Sequence[object]) -> tuple[list[str], float, float]:
     """Names beside the rows of a figure; the inches that all rows need, with an axis below, and that each does."""
     found, n_lines = wrapped(names)
     row = 0.125 * n_lines + (0.05 if len(names) <= MAX_LOOSE_ROWS else 0.01)
     return found, 0.9 + row * len(names), row
 
 
-def beside(ax: "Axes", row: float, text: str) -> None:
+def annotate_row(ax: "Axes", row: float, text: str) -> None:
     """A few letters right of a row."""
     place: Any = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
     ax.annotate(text, (1.0, row), (4, 0), fontsize=SMALL, color=INK, annotation_clip=False, **place)
@@ -132,7 +132,7 @@ def save(figure: Any, path: Any, **settings: Any) -> None:
     figure.savefig(path, **{"dpi": DPI, **metadata, **settings})
 
 
-def left_out(n_shown: int, total: int, which: str) -> str:
+def shown_note(n_shown: int, total: int, which: str) -> str:
     """A line that says how many are shown, where not all are."""
     return f"\n{n_shown} of {total} shown, {which}" if n_shown < total else ""
 

@@ -40,7 +40,7 @@ OPTIMISTIC = (
 MAX_MEAN_ERROR = 0.03
 
 
-def of_fit(fit: Fit) -> Iterator[Check]:
+def fit_checks(fit: Fit) -> Iterator[Check]:
     """What of the data asks for care, and how the fit ended."""
     if fit.facts is not None:
         for label, rows in zip(fit.classes, fit.facts.rows, strict=True):
@@ -64,18 +64,18 @@ def of_fit(fit: Fit) -> Iterator[Check]:
     yield from (Check(good, text) for good, text in display.convergence(fit.history))
 
 
-def of_predictions(evaluation: Evaluation, *, hinge: bool) -> Iterator[Check]:
+def prediction_checks(evaluation: Evaluation, *, hinge: bool) -> Iterator[Check]:
     """Whether all classes are predicted; whether the model beats the shares of the classes, and simple rivals."""
     collapsed = list(_collapsed(evaluation, hinge=hinge))
     yield from collapsed
-    own, shares = evaluation.own, evaluation.in_shares
-    wrong, base = evaluation.leading(own), evaluation.leading(shares)
-    said = f"{_told(evaluation, own)}{' when left out' if evaluation.left_out else ''}"
-    better = _clearly(evaluation, base, wrong)
-    loss = _clearly(evaluation, shares.log_loss, own.log_loss)
+    own, shares = evaluation.model, evaluation.base_rates
+    wrong, base = evaluation.primary(own), evaluation.primary(shares)
+    said = f"{_error_text(evaluation, own)}{' when left out' if evaluation.left_out else ''}"
+    better = _is_clearly_smaller(evaluation, base, wrong)
+    loss = _is_clearly_smaller(evaluation, shares.log_loss, own.log_loss)
     losses = f"log-loss {own.log_loss.value:.3f} against {shares.log_loss.value:.3f}"
     beside = f"if all are called {evaluation.most_common}"
-    if evaluation.flattered:
+    if evaluation.optimistic:
         yield Check(False, f"{said[0].upper()}{said[1:]}, but the inputs were chosen with all rows: {OPTIMISTIC}")
     elif better:
         yield Check(True, f"The model predicts: {said}, against {percent(base.value, 1)} {beside}.")
@@ -87,17 +87,17 @@ def of_predictions(evaluation: Evaluation, *, hinge: bool) -> Iterator[Check]:
     else:
         text = "The model predicts no better than the shares of the classes"
         yield Check(False, f"{text}: {said}, against {percent(base.value, 1)} {beside}; {losses}.")
-    if (better or not collapsed) and not evaluation.flattered:
-        yield from _beside_rivals(evaluation)
+    if (better or not collapsed) and not evaluation.optimistic:
+        yield from _compared_with_baselines(evaluation)
 
 
-def _beside_rivals(evaluation: Evaluation) -> Iterator[Check]:
-    for name, rival in evaluation.others.items():
-        numbers = f"{_told(evaluation, evaluation.own)} against {percent(evaluation.leading(rival).value, 1)}"
-        if _clearly(evaluation, evaluation.leading(rival), evaluation.leading(evaluation.own)):
+def _compared_with_baselines(evaluation: Evaluation) -> Iterator[Check]:
+    for name, rival in evaluation.baselines.items():
+        numbers = f"{_error_text(evaluation, evaluation.model)} against {percent(evaluation.primary(rival).value, 1)}"
+        if _is_clearly_smaller(evaluation, evaluation.primary(rival), evaluation.primary(evaluation.model)):
             yield Check(True, f"It does better than {name}: {numbers}.")
-        elif _clearly(evaluation, rival.log_loss, evaluation.own.log_loss):
-            loss = f"{evaluation.own.log_loss.value:.3f} against {rival.log_loss.value:.3f}"
+        elif _is_clearly_smaller(evaluation, rival.log_loss, evaluation.model.log_loss):
+            loss = f"{evaluation.model.log_loss.value:.3f} against {rival.log_loss.value:.3f}"
             yield Check(True, f"It does better than {name} by its probabilities: log-loss {loss}.")
         else:
             yield Check(False, f"It does not clearly do better than {name}: {numbers}.")
@@ -121,7 +121,7 @@ def _collapsed(evaluation: Evaluation, *, hinge: bool) -> Iterator[Check]:
             yield Check(False, f"{text} Where a class is rare, that is to be expected: use the probabilities.")
 
 
-def of_separation(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[Check]:
+def separation_checks(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[Check]:
     """Whether some class is separated from the rest without an error."""
     for k, fit in enumerate(fits):
         sides, positive = evaluation.rows.fitted[:, k] > 0, evaluation.rows.truth == (1 if len(fits) == 1 else k)
@@ -134,9 +134,9 @@ def of_separation(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[Check
             )
 
 
-def of_calibration(evaluation: Evaluation, found: Sequence[Predicted]) -> Iterator[Check]:
+def calibration_checks(evaluation: Evaluation, found: Sequence[Predicted]) -> Iterator[Check]:
     """Whether probabilities are right on average, and as extreme as they should be; nothing of flattered ones."""
-    if evaluation.flattered:
+    if evaluation.optimistic:
         return
     groups = max(evaluation.rows.groups.values(), key=lambda one: int(one.max()), default=None)
     checks = [_calibration(one, groups) for one in found]
@@ -173,14 +173,14 @@ def _calibration(found: Predicted, groups: NDArray[np.intp] | None) -> Check:
     return Check(True, f"Probabilities are calibrated{sure}: {average}; {told}.")
 
 
-def _clearly(evaluation: Evaluation, larger: Measure, smaller: Measure) -> bool:
+def _is_clearly_smaller(evaluation: Evaluation, larger: Measure, smaller: Measure) -> bool:
     """Whether one measure is smaller than the other by more than chance."""
     difference = larger - smaller
     return difference.value > CLEAR_Z * evaluation.se(difference)
 
 
-def _told(evaluation: Evaluation, of_fit: LeftOutPredictions) -> str:
-    value = percent(evaluation.leading(of_fit).value, 1)
+def _error_text(evaluation: Evaluation, of_fit: LeftOutPredictions) -> str:
+    value = percent(evaluation.primary(of_fit).value, 1)
     return f"a balanced error of {value}" if evaluation.weighted else f"{value} of rows are wrong"
 
 

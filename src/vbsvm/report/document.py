@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 from vbsvm.base import printing
 from vbsvm.base.cached import new_lock
 from vbsvm.plots import style
-from vbsvm.storage.atomic import replacing
+from vbsvm.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -274,9 +274,9 @@ def document(title: str, sections: Sequence[Section]) -> str:
     return printing.visible_lines(page)
 
 
-def place(path: Path, text: str) -> Path:
+def write_page(path: Path, text: str) -> Path:
     """Write a file, or replace it, at once or not at all."""
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(text.encode("utf-8", "replace"))
     return path
 

@@ -42,7 +42,7 @@ class KnownRows:
         """Losses of rows with these log probabilities (rows × classes); classes that weigh more are chosen sooner."""
         rows = self.rows
         decided = (log_chances - self.offsets).argmax(axis=1)
-        return of_rows(name, replace(rows, log_chances=log_chances, decided=decided))
+        return losses(name, replace(rows, log_chances=log_chances, decided=decided))
 
     @property
     def shares(self) -> Array:
@@ -51,14 +51,14 @@ class KnownRows:
         return totals / totals.sum()
 
 
-def of_rows(name: str, rows: LeftOutRows) -> LeftOutPredictions:
+def losses(name: str, rows: LeftOutRows) -> LeftOutPredictions:
     """Losses of rows, whose classes are numbers."""
     own = rows.log_chances[np.arange(len(rows.truth)), rows.truth]
     numbers = np.arange(len(rows.truth)) if rows.rows is None else rows.rows
     return LeftOutPredictions(name, numbers, rows.truth, rows.weights, rows.decided, own, rows.groups)
 
 
-def shares_alone(known: KnownRows) -> LeftOutPredictions:
+def predict_base_rates(known: KnownRows) -> LeftOutPredictions:
     """Every row gets the shares of the classes, and so the most common class."""
     with np.errstate(divide="ignore"):
         chances = np.broadcast_to(np.log(known.shares), known.rows.log_chances.shape)
@@ -76,7 +76,7 @@ def other_rows_of_group(known: KnownRows, factor: str) -> LeftOutPredictions:
     return known.predicted(factor, np.log(found / found.sum(axis=1, keepdims=True)))
 
 
-def best_input(known: KnownRows, inputs: EffectRows, names: Sequence[str]) -> LeftOutPredictions | None:
+def best_single_input(known: KnownRows, inputs: EffectRows, names: Sequence[str]) -> LeftOutPredictions | None:
     """The input that tells the classes apart best, on its own; None where there is nothing to choose from."""
     if len(names) < 2 or len(names) * len(known.rows.truth) > MAX_NUMBERS:
         return None
@@ -132,29 +132,29 @@ class Evaluation:
     """Predictions of rows whose classes are known, and what simple rivals say of the same rows, by name.
 
     ``left_out`` says whether each row was predicted without it; else the fit may have seen the rows. ``as_new`` are the
-    same rows as if their groups were new ones. ``flattered`` are models that chose among many inputs with these rows.
+    same rows as if their groups were new ones. ``optimistic`` are models that chose among many inputs with these rows.
     """
 
     left_out: bool
     rows: LeftOutRows
     classes: tuple[str, ...]
     weighted: bool
-    in_shares: LeftOutPredictions
-    others: Mapping[str, LeftOutPredictions]
+    base_rates: LeftOutPredictions
+    baselines: Mapping[str, LeftOutPredictions]
     as_new: LeftOutPredictions | None = None
-    flattered: bool = False
+    optimistic: bool = False
 
     @cached_property
-    def own(self) -> LeftOutPredictions:
+    def model(self) -> LeftOutPredictions:
         """The model's own predictions."""
-        return of_rows("this model", self.rows)
+        return losses("this model", self.rows)
 
     @property
     def most_common(self) -> str:
         """The class that most rows have."""
         return self.classes[int(np.bincount(self.rows.truth, self.rows.weights).argmax())]
 
-    def leading(self, of: LeftOutPredictions) -> Measure:
+    def primary(self, of: LeftOutPredictions) -> Measure:
         """What the model is judged by: the share of wrong rows, or with weights of classes the balanced error."""
         return of.balanced_error if self.weighted else of.error
 
@@ -174,16 +174,16 @@ class Evaluation:
         return float(positive @ below / (positive.sum() * negative.sum()))
 
 
-def of_fit(fits: Sequence[Fit], owner: Owner | None) -> Evaluation | None:
+def evaluate_left_out(fits: Sequence[Fit], owner: Owner | None) -> Evaluation | None:
     """The rows of the fit, each predicted without it; None where the fit has no rows at hand."""
     if any(fit._rows is None for fit in fits):
         return None
     rows = left_out_rows(fits, None)
     offsets = _offsets(fits)
-    return _with_rivals(fits, rows, offsets, owner if owner is None else replace(owner, data=None), left_out=True)
+    return _with_baselines(fits, rows, offsets, owner if owner is None else replace(owner, data=None), left_out=True)
 
 
-def of_given(fits: Sequence[Fit], found: Sequence[Predicted], owner: Owner | None) -> Evaluation | None:
+def evaluate_given(fits: Sequence[Fit], found: Sequence[Predicted], owner: Owner | None) -> Evaluation | None:
     """Rows that a report was given, predicted by the fit."""
     if not found:
         return None
@@ -198,7 +198,7 @@ def of_given(fits: Sequence[Fit], found: Sequence[Predicted], owner: Owner | Non
         decided = values.argmax(axis=1)
     scores = np.stack([one.scores for one in found], axis=1)
     rows = LeftOutRows(truth, decided, found[0].weights, scores, scores, log_chances, None, {})
-    return _with_rivals(fits, rows, _offsets(fits), owner, left_out=False)
+    return _with_baselines(fits, rows, _offsets(fits), owner, left_out=False)
 
 
 def _offsets(fits: Sequence[Fit]) -> Array:
@@ -208,19 +208,19 @@ def _offsets(fits: Sequence[Fit]) -> Array:
     return np.array([0.0, *found] if len(fits) == 1 else found)
 
 
-def _with_rivals(
+def _with_baselines(
     fits: Sequence[Fit], rows: LeftOutRows, offsets: Array, owner: Owner | None, *, left_out: bool
 ) -> Evaluation:
-    known, others, as_new = KnownRows(rows, offsets), {}, None
+    known, baselines, as_new = KnownRows(rows, offsets), {}, None
     if rows.groups:
         factor = max(rows.groups, key=lambda name: int(rows.groups[name].max()))
-        others[f"the other rows of the same {factor}"] = other_rows_of_group(known, factor)
+        baselines[f"the other rows of the same {factor}"] = other_rows_of_group(known, factor)
     subject = None if owner is None else owner.subject()
     if owner is not None and subject is not None and len(subject.rows.weights) == len(rows.truth):
         inputs = [name for name in subject.rows.names if name not in owner.grouping]
-        alone = best_input(known, subject.rows, inputs) if left_out else None
+        alone = best_single_input(known, subject.rows, inputs) if left_out else None
         if alone is not None:
-            others[f"“{alone.scheme}” alone"] = alone
+            baselines[f"“{alone.scheme}” alone"] = alone
         if left_out and rows.groups:
             scores = [odds_scores(fit, subject.encoded({}, "new")) for fit in fits]
             log_odds = prediction.log_odds(scores, [fit._link for fit in fits])
@@ -229,6 +229,6 @@ def _with_rivals(
     names = tuple("the rest" if label is None else str(label) for label in labels)
     gates = fits[0].spec.gate_map
     few = gates is not None and gates.n_gates * ROWS_FOR_AN_INPUT > len(rows.truth)
-    flattered = few and rows.method == APPROXIMATE
-    shares = shares_alone(known)
-    return Evaluation(left_out, rows, names, bool(offsets.any()), shares, others, as_new, flattered)
+    optimistic = few and rows.method == APPROXIMATE
+    shares = predict_base_rates(known)
+    return Evaluation(left_out, rows, names, bool(offsets.any()), shares, baselines, as_new, optimistic)

@@ -35,17 +35,17 @@ def write(
         raise ValueError(f"report: there is no directory {place.parent}; create it first.")
     document.check_dependencies()
     title = sections.title_of(fits) if title is None else str(title)
-    return document.place(place, document.document(title, _sections(fits, found, owner)))
+    return document.write_page(place, document.document(title, _sections(fits, found, owner)))
 
 
 def _sections(fits: Sequence[Fit], found: Sequence[Predicted], owner: Owner | None) -> list[Section]:
-    given = evaluation.of_given(fits, found, owner)
-    known = evaluation.of_fit(fits, owner)
+    given = evaluation.evaluate_given(fits, found, owner)
+    known = evaluation.evaluate_left_out(fits, owner)
     if known is not None:
-        found = [Predicted.of_left_out(known.rows, fits, k) for k in range(len(fits))]
+        found = [Predicted.from_left_out(known.rows, fits, k) for k in range(len(fits))]
     known = given if known is None else known
-    of_each = [tuple(sections.of_fit(fit, f"f{k}")) for k, fit in enumerate(fits)]
-    endings = [sections.ending(fit, f"f{k}") for k, fit in enumerate(fits)]
+    of_each = [tuple(sections.fit_sections(fit, f"f{k}")) for k, fit in enumerate(fits)]
+    endings = [sections.convergence_section(fit, f"f{k}") for k, fit in enumerate(fits)]
     found_of, ending = list(of_each[0]), endings[0]
     if len(fits) > 1:
         labels = [f"{fit.classes[1]!s} against the rest" for fit in fits]
@@ -74,11 +74,11 @@ def _notes(fits: Sequence[Fit], known: Evaluation | None, found: Sequence[Predic
     """The verdicts, the most important first: prediction, calibration, separation, the data, how the fits ended."""
     notes = []
     if known is not None:
-        notes += checks.of_predictions(known, hinge=not fits[0].spec.likelihood.normalised)
-        notes += checks.of_calibration(known, found)
-        notes += checks.of_separation(fits, known)
+        notes += checks.prediction_checks(known, hinge=not fits[0].spec.likelihood.normalised)
+        notes += checks.calibration_checks(known, found)
+        notes += checks.separation_checks(fits, known)
     if len(fits) == 1:
-        return [*notes, *checks.of_fit(fits[0])]
-    bad = [(fit, one) for fit in fits for one in checks.of_fit(fit) if not one.good]
+        return [*notes, *checks.fit_checks(fits[0])]
+    bad = [(fit, one) for fit in fits for one in checks.fit_checks(fit) if not one.good]
     notes += [Check(False, f"{fit.classes[1]!s}: {one.text}") for fit, one in bad]
     return notes if bad else [*notes, Check(True, f"All {len(fits)} fits converged.")]

@@ -66,15 +66,15 @@ def key_figures(evaluation: Evaluation | None, fit: Fit) -> Figures:
     pairs = []
     if evaluation is not None:
         how = "each predicted without it" if evaluation.left_out else "among those that the report was given"
-        how = "with inputs chosen by all rows: too good" if evaluation.flattered else how
+        how = "with inputs chosen by all rows: too good" if evaluation.optimistic else how
         measure, short = ("balanced error",) * 2 if evaluation.weighted else ("of rows wrong", "wrong")
-        lines = [(evaluation.own, f"{measure}, {how}")]
+        lines = [(evaluation.model, f"{measure}, {how}")]
         if not evaluation.weighted:
-            lines.append((evaluation.in_shares, f"wrong if all are called {evaluation.most_common}"))
-        lines += [(baseline, f"{short} by {name}") for name, baseline in evaluation.others.items()]
-        pairs = [(percent(evaluation.leading(one).value, 1.0), meaning) for one, meaning in lines]
+            lines.append((evaluation.base_rates, f"wrong if all are called {evaluation.most_common}"))
+        lines += [(baseline, f"{short} by {name}") for name, baseline in evaluation.baselines.items()]
+        pairs = [(percent(evaluation.primary(one).value, 1.0), meaning) for one, meaning in lines]
         if len(evaluation.classes) == 2:
-            auc = f"{evaluation.auc(evaluation.own):.3f}"
+            auc = f"{evaluation.auc(evaluation.model):.3f}"
             pairs.append((auc, f"AUC: how often {evaluation.classes[1]} is ranked above {evaluation.classes[0]}"))
     if fit.facts is not None:
         pairs.append((f"{fit.facts.n_rows}", "rows"))
@@ -128,15 +128,15 @@ def _how(found: LeftOutRows) -> str:
 def _compared(evaluation: Evaluation, given: Evaluation | None, fits: Sequence[Fit]) -> Table:
     """One line for each way to predict."""
     two = len(evaluation.classes) == 2
-    lines, simple = [("this model", evaluation, evaluation.own)], [*evaluation.others.values()]
+    lines, simple = [("this model", evaluation, evaluation.model)], [*evaluation.baselines.values()]
     if evaluation.as_new is not None:
         lines.append(("this model, new groups", evaluation, evaluation.as_new))
-    lines += [(name, evaluation, one) for name, one in evaluation.others.items()]
-    lines.append((f"always {evaluation.most_common}", evaluation, evaluation.in_shares))
+    lines += [(name, evaluation, one) for name, one in evaluation.baselines.items()]
+    lines.append((f"always {evaluation.most_common}", evaluation, evaluation.base_rates))
     if given is not None and given is not evaluation:
         seen = fits[0].facts is not None and fits[0].facts.n_rows == len(given.rows.truth)
         name = "this model, in sample" if seen else f"this model, the {len(given.rows.truth)} rows given to the report"
-        lines.append((name, given, given.own))
+        lines.append((name, given, given.model))
     head = ("predicted by", "rows wrong", "± se", "balanced error", *(["AUC"] if two else []), "log-loss")
     body = cells(*((name, *_line(of, one, two=two, simple=one in simple)) for name, of, one in lines))
     units = "groups" if evaluation.rows.groups else "rows"
@@ -206,7 +206,7 @@ def calibration(fits: Sequence[Fit], evaluation: Evaluation, found: Sequence[Pre
             f"{how}, beside the shares that were observed. Where the curve is above the diagonal, the class is more "
             f"common than predicted.{learned}"
         ),
-        *checks.of_calibration(evaluation, found),
+        *checks.calibration_checks(evaluation, found),
     ]
     for k, one in enumerate(found):
         blocks.append(

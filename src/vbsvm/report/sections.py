@@ -16,7 +16,7 @@ from vbsvm.missing.model import MissingModel
 from vbsvm.model.gates import GateMap
 from vbsvm.model.priors import HalfT, Ridge
 from vbsvm.plots import diagnostics, estimates
-from vbsvm.plots.resolve_fit import largest
+from vbsvm.plots.resolve_fit import top_k
 from vbsvm.report import checks
 from vbsvm.report.document import (
     Block,
@@ -207,7 +207,7 @@ def coefficients(fit: Fit, key: str) -> Section:
     n_terms = fit.plan.n_shown
     unit = np.concatenate([np.full(len(table) - n_terms, np.nan), fit.plan.recipe.spread[:n_terms]])
     scaled = table["coefficient"].to_numpy(dtype=float) * unit
-    chosen = largest(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MAX_IN_TABLE)
+    chosen = top_k(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MAX_IN_TABLE)
     written = _rows(table.iloc[chosen])
     body = cells(*((str(table.index[k]), *row, float(scaled[k])) for k, row in zip(chosen, written, strict=True)))
     head = ("term", *_heads(table), "mean per sd")
@@ -309,7 +309,7 @@ def _components(fit: Fit) -> Table:
 def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
     table = tables.random_effects(fit, factor.name)
     mean = table["mean"].to_numpy(dtype=float)
-    chosen = largest(np.abs(mean), MAX_IN_TABLE)
+    chosen = top_k(np.abs(mean), MAX_IN_TABLE)
     shown = table.iloc[chosen]
     names = map(estimates.group_name, shown.index)
     body = cells(*((name, *row) for name, row in zip(names, _rows(shown), strict=True)))
@@ -318,9 +318,9 @@ def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
     return Table(f"Effects of each group of {factor.name}{more}", head, body, folded=True)
 
 
-def ending(fit: Fit, key: str) -> Section:
+def convergence_section(fit: Fit, key: str) -> Section:
     """How the fit was reached: verdicts, and the climb or the chains."""
-    blocks: list[Block] = list(checks.of_fit(fit))
+    blocks: list[Block] = list(checks.fit_checks(fit))
     bounds, drawn = fit.history.bounds, fit.history.traces
     if len(bounds) > 2:
         caption = (
@@ -336,7 +336,7 @@ def ending(fit: Fit, key: str) -> Section:
     return Section("How the fit ended", tuple(blocks))
 
 
-def of_fit(fit: Fit, key: str) -> Iterator[Section]:
+def fit_sections(fit: Fit, key: str) -> Iterator[Section]:
     """What was found of one two-class model."""
     yield coefficients(fit, key)
     if fit.spec.gate_map is not None:

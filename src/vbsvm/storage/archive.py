@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.cached import new_lock
-from vbsvm.storage.atomic import replacing
+from vbsvm.storage.atomic import atomic_write
 from vbsvm.storage.codec import PLAIN
 from vbsvm.version import __version__
 
@@ -51,7 +51,7 @@ def write(path: str | os.PathLike[str], format: str, schema: int, content: Archi
     digests = {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}
     head = {"format": format, "schema": schema, "vbsvm": __version__, **content.about, "parts": digests}
     manifest = _text(head)
-    with replacing(path) as file, zipfile.ZipFile(file, "w") as zipped:
+    with atomic_write(path) as file, zipfile.ZipFile(file, "w") as zipped:
         for name, part in {MANIFEST: manifest, **parts}.items():
             zipped.writestr(zipfile.ZipInfo(name), part)
         zipped.comment = _seal(manifest)

@@ -23,7 +23,7 @@ def check_path(path: str | os.PathLike[str]) -> None:
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A file that takes its place when it is whole: whatever fails before leaves what was there as it was.
 
     It is written beside its place, under a name that tells its process. What killed processes have left there is
@@ -33,7 +33,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     place = Path(path).resolve()
     if not place.parent.is_dir():
         raise FileNotFoundError(f"There is no directory {place.parent} to write {place.name} in.")
-    _remove_parts(place)
+    _remove_stale_parts(place)
     beside = place.with_name(f".{place.name}.{MACHINE_ID}.{os.getpid()}.{secrets.token_hex(4)}.part")
     try:
         with beside.open("xb") as file:
@@ -53,21 +53,21 @@ def remove(path: str | os.PathLike[str]) -> None:
     """Remove a file, and what killed processes have left of it."""
     place = Path(path).resolve()
     place.unlink(missing_ok=True)
-    _remove_parts(place)
+    _remove_stale_parts(place)
 
 
-def _remove_parts(place: Path) -> None:
+def _remove_stale_parts(place: Path) -> None:
     begin, end = f".{place.name}.", ".part"
     with suppress(OSError):
         for one in os.scandir(place.parent):
             if one.name.startswith(begin) and one.name.endswith(end):
                 with suppress(OSError):
                     left = one.name[len(begin) : -len(end)].split(".")
-                    if _is_gone(left) or time.time() - one.stat().st_mtime > STALE_SECONDS:
+                    if _writer_is_dead(left) or time.time() - one.stat().st_mtime > STALE_SECONDS:
                         Path(one.path).unlink()
 
 
-def _is_gone(writer: list[str]) -> bool:
+def _writer_is_dead(writer: list[str]) -> bool:
     """Whether a part was written by a process of this machine that is no more."""
     if os.name == "nt" or len(writer) != 3 or writer[0] != MACHINE_ID or not writer[1].isdecimal():
         return False

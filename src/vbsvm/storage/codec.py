@@ -213,7 +213,7 @@ def _matches(value: Any, hint: Any) -> bool:
     if origin in (Union, types.UnionType):
         return any(_matches(value, one) for one in inner)
     if origin is np.ndarray:
-        return isinstance(value, np.ndarray) and _holds(value, get_args(inner[1])[0])
+        return isinstance(value, np.ndarray) and _has_element_type(value, get_args(inner[1])[0])
     if origin is tuple:
         if len(inner) == 2 and inner[1] is Ellipsis:
             return isinstance(value, tuple) and all(_matches(one, inner[0]) for one in value)
@@ -232,7 +232,7 @@ def _matches(value: Any, hint: Any) -> bool:
     return isinstance(value, kind)
 
 
-def _holds(value: NDArray[Any], kind: Any) -> bool:
+def _has_element_type(value: NDArray[Any], kind: Any) -> bool:
     """Whether an array holds numbers where it should, and whole ones where these count something."""
     if kind is Any:
         return True

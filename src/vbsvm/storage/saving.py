@@ -33,7 +33,7 @@ def read(path: str | os.PathLike[str], makers: Mapping[str, Callable[[Mapping[st
         kind = file.about["kind"]
         if kind not in makers:
             raise ArchiveError(f"it holds a model of the kind {kind!r}")
-        return makers[kind](REGISTRY.decode(upgraded(file.tree), file.arrays))
+        return makers[kind](REGISTRY.decode(upgrade(file.tree), file.arrays))
     except IsADirectoryError as error:
         raise ModelFileError(f"{os.fspath(path)} is a directory, not a model file.") from error
     except OSError:
@@ -57,13 +57,13 @@ _RENAMED = {"gaps": "missing_patterns"}
 _LABELS = {True: "likelihood", False: "none"}
 
 
-def upgraded(tree: Any) -> Any:
+def upgrade(tree: Any) -> Any:
     """The tree with what older versions wrote in the form of this one."""
     if isinstance(tree, list):
-        return [upgraded(one) for one in tree]
+        return [upgrade(one) for one in tree]
     if not isinstance(tree, dict):
         return tree
-    tree = {key: upgraded(one) for key, one in tree.items()}
+    tree = {key: upgrade(one) for key, one in tree.items()}
     fields = tree.get("fields")
     if tree.get("object") in _SLOTS and isinstance(fields, dict) and any(name in fields for name in _PARTS):
         parts = {name: fields.pop(name) for name in _PARTS if name in fields}

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.api.data.partitions import EncodedData, Encoder, LabelledRows, Part, Partitions, Reader
+from vbsvm.api.data.partitions import EncodedData, Encoder, LabelledRows, Partition, Partitions, Reader
 from vbsvm.api.data.table_reader import RawTable
 from vbsvm.api.missing_values import EncodedRows
 from vbsvm.api.task import Task
@@ -41,7 +41,7 @@ class DaskPartitions(Partitions):
         self._parts: list[Any] = []
 
     @staticmethod
-    def of_frame(data: Any) -> "DaskPartitions":
+    def from_frame(data: Any) -> "DaskPartitions":
         """The partitions of a data frame, in the cluster of the client that was made last."""
         if is_array(data):
             raise TypeError("data must be a data frame with named columns; got a dask array: use DaskVBSVC.")
@@ -49,7 +49,7 @@ class DaskPartitions(Partitions):
         return DaskPartitions(Cluster.of(), delayed_parts(data), columns_of_part, names)
 
     @staticmethod
-    def of_table(cluster: Cluster, X: Any, y: Any, sample_weight: Any) -> "DaskPartitions":
+    def from_table(cluster: Cluster, X: Any, y: Any, sample_weight: Any) -> "DaskPartitions":
         """The partitions of inputs, labels, and weights or None."""
         columns = None if is_array(X) else list(X.columns)
         rows = partitions(X, y, sample_weight)
@@ -60,29 +60,29 @@ class DaskPartitions(Partitions):
         """Names of the columns."""
         return self._names
 
-    def parts(self, columns: Sequence[str] | None = None) -> Iterator[Part]:
+    def parts(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
         """Partitions stay where they are."""
         raise NotImplementedError
 
-    def sum(self, function: Callable[[Part], Any], columns: Sequence[str] | None = None) -> Any:
+    def sum(self, function: Callable[[Partition], Any], columns: Sequence[str] | None = None) -> Any:
         """Sum of a function over the partitions, each where it is."""
         if not self._parts:
-            hold = delayed(partial(_part, self._raw, columns))
+            hold = delayed(partial(_raw_partition, self._raw, columns))
             self._parts = self._cluster.held([hold(number, part) for number, part in enumerate(self._delayed)])
-        total = self._cluster.sum(partial(_answer, function), self._parts)
+        total = self._cluster.sum(partial(_apply, function), self._parts)
         self.check_memory(total)
         return total
 
     @property
-    def most_whole(self) -> float:
+    def max_whole_bytes(self) -> float:
         """Bytes of whole columns that are fetched from the workers."""
         return MAX_WHOLE_BYTES
 
-    def room_advice(self, n_bytes: int) -> str:
+    def memory_advice(self, n_bytes: int) -> str:
         """What to do where whole columns take this many bytes."""
         return (
-            f"which are {n_bytes / 1e9:.1f} GB; up to {MAX_WHOLE_BYTES / 1e9:.1f} are fetched from a cluster: leave these "
-            "terms out, or compute such columns before."
+            f"which are {n_bytes / 1e9:.1f} GB; up to {MAX_WHOLE_BYTES / 1e9:.1f} are fetched from a cluster: leave "
+            "these terms out, or compute such columns before."
         )
 
     def learn(self, reader: Reader) -> Encoder:
@@ -95,7 +95,7 @@ class DaskPartitions(Partitions):
     def encode(self, encoder: Encoder) -> EncodedData:
         """Let workers encode and keep the rows."""
         cluster = self._cluster
-        encoded = cluster.each(partial(_encoded, encoder), self._parts)
+        encoded = cluster.each(partial(_encode_partition, encoder), self._parts)
         counts = cluster.collected(cluster.each(lambda part: part is not None, encoded))
         held = [part for part, there in zip(encoded, counts, strict=True) if there]
         columns = cluster.sum(lambda part: part.columns, held)
@@ -112,7 +112,7 @@ class EncodedPart:
     """
 
     def __init__(self, rows: LabelledRows, columns: ColumnSummary) -> None:
-        self.rows, self.columns = _settled(rows), columns
+        self.rows, self.columns = _aligned(rows), columns
 
     @property
     def all_rows(self) -> EncodedRows:
@@ -152,7 +152,7 @@ class WorkerRows:
         """Moments of columns of the design by label and level."""
         return self.cluster.sum(lambda part: part.all_rows.level_sums(recipe, columns, sizes), self.parts)
 
-    def placed(self, task: Task, number: int) -> Task:
+    def with_rows(self, task: Task, number: int) -> Task:
         """The task of a model with its rows, which stay in the workers."""
         like, links = task.table, np.empty(0, dtype=np.intp)
         if like.missing_inputs is not None:
@@ -160,17 +160,17 @@ class WorkerRows:
             links = np.array([known.index(pair) for pair in like.missing_inputs.inputs.pairs], dtype=np.intp)
 
         def source(weights: Callable[[LabelledRows], Any]) -> Distributed:
-            memories = self.cluster.each(partial(_memory, like, links, number, weights), self.parts)
+            memories = self.cluster.each(partial(_memory_source, like, links, number, weights), self.parts)
             return Distributed.of(self.cluster, memories, like)
 
         unweighted = None
         if task.sample_weights is not None:
-            unweighted = Unweighted(source(lambda rows: rows.sample_weights), source(_squared_weights))
+            unweighted = Unweighted(source(lambda rows: rows.sample_weights), source(_squares_over_sample_weights))
         return replace(task, source=source(lambda rows: rows.weights), sample_weights=unweighted)
 
 
 @contextmanager
-def _in_partition(number: int) -> Iterator[None]:
+def _partition_named_in_errors(number: int) -> Iterator[None]:
     """Name the partition in errors."""
     try:
         yield
@@ -187,41 +187,41 @@ def _raw_table(names: list[Any] | None, rows: tuple[Any, Any, Any], columns: Seq
     return RawTable(X, y, None if weights is None else np.asarray(weights).reshape(-1))
 
 
-def _part(raw: Callable[..., Any], columns: Sequence[str] | None, number: int, rows: Any) -> Part:
-    named = partial(_in_partition, number)
+def _raw_partition(raw: Callable[..., Any], columns: Sequence[str] | None, number: int, rows: Any) -> Partition:
+    named = partial(_partition_named_in_errors, number)
     with named():
-        return Part(raw(rows, columns), number * ROW_NUMBERS_PER_PART, named)
+        return Partition(raw(rows, columns), number * ROW_NUMBERS_PER_PART, named)
 
 
-def _answer(function: Callable[[Part], Any], part: Part) -> Any:
-    with part.named():
+def _apply(function: Callable[[Partition], Any], part: Partition) -> Any:
+    with part.error_context():
         return function(part)
 
 
-def _encoded(encoder: Encoder, part: Part) -> EncodedPart | None:
+def _encode_partition(encoder: Encoder, part: Partition) -> EncodedPart | None:
     """The encoded rows of a partition; sums over columns are formed where these begin as all arrays do."""
-    with part.named():
+    with part.error_context():
         rows = encoder(part)
         if rows is None:
             return None
-        rows = _settled(rows)
+        rows = _aligned(rows)
         columns = encoder.columns(rows)
     return EncodedPart(rows.sorted_by_level() if encoder.in_order else rows, columns)
 
 
-def _settled(rows: LabelledRows) -> LabelledRows:
+def _aligned(rows: LabelledRows) -> LabelledRows:
     """The rows in arrays that begin where arrays do, without their numbers in the data."""
     encoded = replace(rows.encoded, table=settled(rows.encoded.table))
     return replace(rows, encoded=encoded, weights=settled(rows.weights), given=None)
 
 
-def _squared_weights(rows: LabelledRows) -> Array:
+def _squares_over_sample_weights(rows: LabelledRows) -> Array:
     """Squares of the weights in units of those of the sample."""
     own: Any = rows.sample_weights
     return np.divide(np.square(rows.weights), own, out=np.zeros(len(own)), where=own > 0)
 
 
-def _memory(
+def _memory_source(
     like: Memory,
     links: NDArray[np.intp],
     number: int,

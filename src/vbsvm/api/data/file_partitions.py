@@ -6,7 +6,7 @@ from typing import Any, final
 
 import numpy as np
 
-from vbsvm.api.data.partitions import EncodedData, Encoder, LabelledRows, Part, Partitions, Reader
+from vbsvm.api.data.partitions import EncodedData, Encoder, LabelledRows, Partition, Partitions, Reader
 from vbsvm.api.data.table_reader import RawTable
 from vbsvm.base.progress import SharedLine
 from vbsvm.base.settings import log
@@ -59,7 +59,7 @@ class TableColumns:
         return {
             "columns": (*self.features, *labels),
             "label_columns": labels if group is None else [*labels, group],
-            "counted_only": True,
+            "drop_zero_weights": True,
             "dtype": np.float32 if single else np.float64,
             "target": f"The target {self.target!r}",
             "weights": self.weights or "sample_weight",
@@ -89,19 +89,19 @@ class FilePartitions(Partitions):
         """Names of the columns."""
         return self.opened.names
 
-    def parts(self, columns: Sequence[str] | None = None, doing: str = "Learning") -> Iterator[Part]:
+    def parts(self, columns: Sequence[str] | None = None, doing: str = "Learning") -> Iterator[Partition]:
         """The pieces of all files."""
         first = 0
         for piece in self.opened.pieces(self.names if columns is None else columns, doing):
-            yield Part(piece.frame if self.table is None else self.table(piece.frame), first, piece.numbered)
+            yield Partition(piece.frame if self.table is None else self.table(piece.frame), first, piece.numbered)
             first += len(piece.frame)
 
     @property
-    def most_whole(self) -> float:
+    def max_whole_bytes(self) -> float:
         """Bytes of whole columns that fit in memory."""
         return self.files.limit * WHOLE_COLUMNS_SHARE
 
-    def room_advice(self, n_bytes: int) -> str:
+    def memory_advice(self, n_bytes: int) -> str:
         """What to do where whole columns take this many bytes, or more."""
         return (
             f"which need {n_bytes / 1e9:.1f} GB and more: raise Files(…, memory_limit=…) to at least "
@@ -131,7 +131,7 @@ class FilePartitions(Partitions):
         counts = encoder.counts or self.sum(encoder.count, names)
         places, arrays, summary, n_before = SortedPlaces(counts.by_level), {}, None, 0
         for part in self.parts(names, "Encoding"):
-            with part.named():
+            with part.error_context():
                 rows = encoder(part)
                 if rows is None:
                     continue
@@ -148,14 +148,14 @@ class FilePartitions(Partitions):
             for name, array in arrays.items():
                 array[where if len(array) == counts.n_rows else slice(None)] = values[name][: len(array)]
             summary = columns if summary is None else summary + columns
-            n_before += rows.n_given
+            n_before += rows.n_user_rows
             writer.wrote(sum(one.nbytes for one in values.values()))
         writer.finish({"learned": encoder.learned, "columns": summary})
 
 
 def _encoded(reader: Reader, rows: CachedRows) -> EncodedData:
     encoder = reader.encoder(rows.learned["learned"])
-    return EncodedData(encoder, LabelledRows.of_arrays(dict(rows.arrays)), rows.learned["columns"], rows.pages)
+    return EncodedData(encoder, LabelledRows.from_arrays(dict(rows.arrays)), rows.learned["columns"], rows.pages)
 
 
 def _check_column(names: list[str], name: Any, what: str) -> None:

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from vbsvm.api.data import label_checks
-from vbsvm.api.data.partitions import Design, LabelledRows, Part, RowCounts
+from vbsvm.api.data.partitions import Design, LabelledRows, Partition, RowCounts
 from vbsvm.api.missing_values import InputTerms, column_sampler
-from vbsvm.api.priors import blocks_of
+from vbsvm.api.priors import prior_blocks
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.design import frames
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, eq=False)
-class CountedRows:
+class UsedRows:
     """The rows of a partition that count (None for all), their weights, and how many were dropped as they miss values.
 
     Of all rows in memory, ``frame`` has the formula's columns.
@@ -48,15 +48,15 @@ class CountedRows:
 
 @final
 @dataclass(frozen=True, eq=False)
-class CountedSummary:
+class UsedSummary:
     """What is learned of the rows that count, None where there are none, and how many were dropped."""
 
     formula: FormulaSummary | None
     n_dropped: int
 
-    def __add__(self, other: Self) -> "CountedSummary":
+    def __add__(self, other: Self) -> "UsedSummary":
         """Join two sets of rows."""
-        return CountedSummary(added(self.formula, other.formula), self.n_dropped + other.n_dropped)
+        return UsedSummary(added(self.formula, other.formula), self.n_dropped + other.n_dropped)
 
 
 @final
@@ -105,21 +105,21 @@ class FormulaReader:
             "standardize": self.standardize,
         }
 
-    def summary(self, part: Part) -> Any:
+    def summary(self, part: Partition) -> Any:
         """Summary of a partition; rows in memory are all there are, and stay as they are."""
-        counted = self.counted(part.raw)
+        counted = self.used_rows(part.raw)
         if self.resident:
             frame = frames.take(part.raw, self.parts.columns, counted.rows, may_miss=self.parts.inputs)
             return replace(counted, frame=frame)
         if not len(counted.weights):
-            return CountedSummary(None, counted.n_dropped)
+            return UsedSummary(None, counted.n_dropped)
         summary = self._needs.summary(part.raw, counted.rows, counted.weights, part.first)
-        return CountedSummary(summary, counted.n_dropped)
+        return UsedSummary(summary, counted.n_dropped)
 
     def learn(self, summary: Any) -> "FormulaEncoder":
         """What the terms mean."""
         if self.resident:
-            return self._learn_all(summary)
+            return self._learn_in_memory(summary)
         if summary is None or summary.formula is None:
             raise ValueError(self.no_rows)
         total: FormulaSummary = summary.formula
@@ -138,16 +138,16 @@ class FormulaReader:
         """The encoder that has learned this before."""
         return FormulaEncoder(self, **learned)
 
-    def counted(self, data: Any) -> CountedRows:
+    def used_rows(self, data: Any) -> UsedRows:
         """The rows that count."""
         if self.missing not in ("infer", "drop"):
             raise ValueError(f"missing must be 'infer' or 'drop'; got {self.missing!r}.")
         n_rows = len(frames.column(data, self.parts.outcome))
         if not self.resident and not n_rows:
-            return CountedRows(None, np.empty(0), 0)
+            return UsedRows(None, np.empty(0), 0)
         weights, n_dropped = (self._complete_weights if self.missing == "drop" else self._weights)(data, n_rows)
         rows = None if weights.all() else np.flatnonzero(weights)
-        return CountedRows(rows, weights if rows is None else weights[rows], n_dropped)
+        return UsedRows(rows, weights if rows is None else weights[rows], n_dropped)
 
     @cached_property
     def _needs(self) -> Needs:
@@ -187,7 +187,7 @@ class FormulaReader:
         label_checks.check_both_classes(signs, name)
         return classes, signs
 
-    def _learn_all(self, rows: CountedRows) -> "FormulaEncoder":
+    def _learn_in_memory(self, rows: UsedRows) -> "FormulaEncoder":
         """What the terms mean, from all rows, which are encoded on the way."""
         assert rows.frame is not None
         classes, signs = self._outcome(rows.frame)
@@ -223,11 +223,11 @@ class FormulaEncoder:
         names = ("formula", "centred", "classes", "n_dropped")
         return {name: getattr(self, name) for name in names}
 
-    def __call__(self, part: Part) -> LabelledRows | None:
+    def __call__(self, part: Partition) -> LabelledRows | None:
         """The rows of a partition, or None where none counts."""
         if self.encoded is not None:
-            return self._with_shares(self.encoded)
-        counted = self.reader.counted(part.raw)
+            return self._with_draw_weights(self.encoded)
+        counted = self.reader.used_rows(part.raw)
         if not len(counted.weights):
             return None
         name, design = self.reader.parts.outcome, self.formula
@@ -242,9 +242,9 @@ class FormulaEncoder:
             encoded = replace(encoded, multipliers=np.zeros((len(encoded.table), len(design.linear.links))))
         return _labelled(encoded, signs, counted.weights, frame.index.to_numpy(dtype=np.intp) + part.first)
 
-    def count(self, part: Part) -> RowCounts | None:
+    def count(self, part: Partition) -> RowCounts | None:
         """Number of rows when those that miss categories have been written out."""
-        counted, design = self.reader.counted(part.raw), self.formula
+        counted, design = self.reader.used_rows(part.raw), self.formula
         if not len(counted.weights):
             return None
         frame = design.taken(part.raw, counted.rows)
@@ -266,7 +266,7 @@ class FormulaEncoder:
         links = [(column, linear.variables[k].place) for column, k in linear.links]
         return Design(
             design.plan,
-            partial(blocks_of, design, self.reader.priors, standardised=self.reader.standardize),
+            partial(prior_blocks, design, self.reader.priors, standardised=self.reader.standardize),
             InputTerms(design.mains, links, design.uncertain, design.categories.names, drawn),
             design,
             None if rows.encoded.candidates is None else LevelCounts(design.categories.counts),
@@ -276,7 +276,7 @@ class FormulaEncoder:
         intercept = self.formula.plan.recipe.intercept
         return self.formula.scaled(columns.recipe(intercept, self.reader.standardize, self.centred))
 
-    def _with_shares(self, rows: LabelledRows) -> LabelledRows:
+    def _with_draw_weights(self, rows: LabelledRows) -> LabelledRows:
         """The rows with proportions of drawn values: by the label, or equal ones where that is ignored."""
         encoded, candidates = rows.encoded, rows.encoded.candidates
         if candidates is None or candidates.draws is None:
@@ -285,8 +285,8 @@ class FormulaEncoder:
         if self.reader.imputation.labels == REGRESSOR:
             plan = self._scaled(self.columns(rows)).plan
             design = design_rows(plan.recipe, encoded.table)[:, : plan.n_fixed]
-            bends = slice(plan.recipe.first + plan.n_shown, plan.n_fixed)
-            weights = log_weights(design, rows.signs[0], rows.weights, candidates, bends)
+            wiggly = slice(plan.recipe.first + plan.n_shown, plan.n_fixed)
+            weights = log_weights(design, rows.signs[0], rows.weights, candidates, wiggly)
         return replace(rows, encoded=replace(encoded, candidates=replace(candidates, log_weights=weights)))
 
 

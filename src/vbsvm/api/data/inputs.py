@@ -35,11 +35,11 @@ def read_data(
     estimator: "Classifier", X: Any, y: Any, sample_weight: Any = None, *, reset: bool = True
 ) -> tuple[Any, NDArray[Any], NDArray[Any] | None]:
     """Give inputs, labels, and the group of each row (None without groups), as ``fit`` gets them."""
-    if _are_numbers(estimator):
-        X = _plain(X)
+    if _all_numeric(estimator):
+        X = _as_numbers(X)
         _check_equal_lengths(X, y)
         table, labels = _validated(estimator, X, y, reset=reset, accept_sparse=_SPARSE, **_OPTIONS)
-        return _canonical(table), cast(NDArray[Any], labels), None
+        return _canonical_csr(table), cast(NDArray[Any], labels), None
     table, members = read_table(estimator, X, sample_weight, reset=True)
     _check_equal_lengths(table, y)
     labels = column_or_1d(y, warn=True)
@@ -55,7 +55,7 @@ def _check_equal_lengths(X: Any, y: Any) -> None:
         )
 
 
-def _are_numbers(estimator: "Classifier") -> bool:
+def _all_numeric(estimator: "Classifier") -> bool:
     """Whether all columns are to be numbers."""
     return estimator.group is None and estimator.categories is None
 
@@ -68,13 +68,13 @@ def read_table(
     The group's column is taken out before the numeric check: it may hold text. So may columns of categories, whose
     levels are learned with ``reset`` from rows whose weight is not 0.
     """
-    if _are_numbers(estimator):
-        table = _validated(estimator, _plain(X), reset=reset, accept_sparse=_SPARSE, **_OPTIONS)
-        return _canonical(table), None
+    if _all_numeric(estimator):
+        table = _validated(estimator, _as_numbers(X), reset=reset, accept_sparse=_SPARSE, **_OPTIONS)
+        return _canonical_csr(table), None
     group = estimator.group
     if group is not None:
         check_group(group)
-    X = _table(X, dtype=object)
+    X = _as_table(X, dtype=object)
     if issparse(X):
         raise TypeError(
             f"{'categories' if group is None else 'group'}: sparse data was passed, but categories and groups need a "
@@ -82,11 +82,11 @@ def read_table(
         )
     read_columns(estimator, X, reset=reset)
     if estimator.categories is None:
-        return read_some(X, group)
-    table, members = _parted(X, group)
+        return read_rows(X, group)
+    table, members = _split_group(X, group)
     columns = list(_columns(table))
     if reset:
-        counted = _counted(sample_weight, len(columns[0][1]))
+        counted = _positive_weight(sample_weight, len(columns[0][1]))
         found = [(name, cells) for name, cells, dtype in columns if one_hot.is_category(dtype, cells)]
         estimator.levels_ = {name: one_hot.learn(name, cells, counted) for name, cells in found}
     encoded, new = one_hot.encode([(name, cells) for name, cells, _ in columns], estimator.levels_)
@@ -108,7 +108,7 @@ def _columns(X: Any) -> Iterator[tuple[Any, NDArray[Any], Any]]:
     yield from ((j, X[:, j], X.dtype) for j in range(X.shape[1]))
 
 
-def _counted(sample_weight: Any, n_rows: int) -> NDArray[np.bool_]:
+def _positive_weight(sample_weight: Any, n_rows: int) -> NDArray[np.bool_]:
     """Rows whose weight is not 0; whether they are weights at all is checked later."""
     weights = None if sample_weight is None else np.asarray(sample_weight)
     return np.ones(n_rows, dtype=bool) if weights is None or weights.shape != (n_rows,) else weights != 0
@@ -136,7 +136,7 @@ def check_group(group: Any) -> None:
 
 def read_columns(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
     """Let scikit-learn learn or check the columns."""
-    _validated(estimator, _header(X), reset=reset, skip_check_array=True)
+    _validated(estimator, _empty_header(X), reset=reset, skip_check_array=True)
 
 
 def _validated(estimator: BaseEstimator, X: Any, *labels: Any, **options: Any) -> Any:
@@ -152,32 +152,32 @@ def _validated(estimator: BaseEstimator, X: Any, *labels: Any, **options: Any) -
         raise ValueError(f"{str(error).rstrip()}\n{next(filter(None, hints))}") from error
 
 
-def read_some(X: Any, group: str | int | None) -> tuple[Any, NDArray[Any] | None]:
+def read_rows(X: Any, group: str | int | None) -> tuple[Any, NDArray[Any] | None]:
     """The same of some of the rows of a table whose columns are known; there may be none."""
     if group is None:
-        return check_array(_plain(X), input_name="X", ensure_min_samples=0, **_OPTIONS), None
-    inputs, members = _parted(_table(X, dtype=object), group)
-    return check_array(_plain(inputs), input_name="X", ensure_min_samples=0, **_OPTIONS), members
+        return check_array(_as_numbers(X), input_name="X", ensure_min_samples=0, **_OPTIONS), None
+    inputs, members = _split_group(_as_table(X, dtype=object), group)
+    return check_array(_as_numbers(inputs), input_name="X", ensure_min_samples=0, **_OPTIONS), members
 
 
-def _parted(X: Any, group: str | int | None) -> tuple[Any, NDArray[Any] | None]:
+def _split_group(X: Any, group: str | int | None) -> tuple[Any, NDArray[Any] | None]:
     """The inputs, and the group of each row where there is one."""
     if group is None:
         return X, None
-    inputs, members = _take_out(X, group)
-    members = _known_members(members, group)
+    inputs, members = _pop_column(X, group)
+    members = _checked_groups(members, group)
     if inputs.shape[1] == 0:
         raise ValueError(f"X has no column besides the group {group!r}; at least one input is needed.")
     return inputs, members
 
 
-def members_of(X: Any, group: str | int) -> NDArray[Any]:
+def group_column(X: Any, group: str | int) -> NDArray[Any]:
     """The group of each row of a table whose columns are known."""
     column = _cells(X[group]) if hasattr(X, "columns") else values.unmasked(X[:, int(group)])
-    return _known_members(column, group)
+    return _checked_groups(column, group)
 
 
-def _known_members(members: NDArray[Any], group: str | int) -> NDArray[Any]:
+def _checked_groups(members: NDArray[Any], group: str | int) -> NDArray[Any]:
     gone = values.missing(members)
     if gone.any():
         raise ValueError(f"The group of row {int(np.argmax(gone))} is missing in column {group!r}. Drop such rows.")
@@ -191,7 +191,7 @@ def read_header(estimator: BaseEstimator, names: Sequence[str]) -> None:
     read_columns(estimator, pd.DataFrame(columns=list(names)), reset=True)
 
 
-def _canonical(table: Any) -> Any:
+def _canonical_csr(table: Any) -> Any:
     """A sparse table as a CSR array that names each cell once; one that is nearly full takes less room as an array."""
     if not issparse(table):
         return table
@@ -200,7 +200,7 @@ def _canonical(table: Any) -> Any:
     return found.toarray() if full else found
 
 
-def _header(X: Any) -> Any:
+def _empty_header(X: Any) -> Any:
     """What scikit-learn learns the columns from: of polars frames an empty pandas frame with their names."""
     if not hasattr(X, "columns") or hasattr(X, "iloc"):
         return X
@@ -209,7 +209,7 @@ def _header(X: Any) -> Any:
     return pd.DataFrame(columns=list(X.columns))
 
 
-def _table(X: Any, dtype: Any = None) -> Any:
+def _as_table(X: Any, dtype: Any = None) -> Any:
     """X as an array, or as a pandas or polars frame; ``dtype`` is that of lists, in which types may be mixed."""
     require_collected(X, "X")
     require_in_memory(X=X)
@@ -219,7 +219,7 @@ def _table(X: Any, dtype: Any = None) -> Any:
         require_unique(list(X.columns), "X has")
         return X
     as_it_is = issparse(X) or (isinstance(X, np.ndarray) and not isinstance(X, np.matrix))
-    table = X if as_it_is else _array(X, dtype)
+    table = X if as_it_is else _as_array(X, dtype)
     if table.ndim == 0:
         raise TypeError(
             f"X must be a table of numbers, such as a 2D array or a data frame; got {values.named(type(X))}."
@@ -229,7 +229,7 @@ def _table(X: Any, dtype: Any = None) -> Any:
     return table
 
 
-def _array(X: Any, dtype: Any) -> NDArray[Any]:
+def _as_array(X: Any, dtype: Any) -> NDArray[Any]:
     """An array of lists, or of anything that gives an array; rows of different lengths are named."""
     try:
         table = np.asarray(X, dtype=dtype)
@@ -246,11 +246,11 @@ def _array(X: Any, dtype: Any) -> NDArray[Any]:
         return np.stack([values.objects(list(row)) for row in X])
 
 
-def _plain(X: Any) -> Any:
+def _as_numbers(X: Any) -> Any:
     """X in types that become floats as they should; refuse columns that hold anything but numbers."""
-    X = _table(X)
+    X = _as_table(X)
     if hasattr(X, "columns"):
-        return _plain_frame(X)
+        return _frame_of_numbers(X)
     if issparse(X):
         return X
     X = values.unmasked(X)
@@ -264,12 +264,12 @@ def _plain(X: Any) -> Any:
     return np.column_stack(columns) if columns else X
 
 
-def _plain_frame(X: Any) -> Any:
+def _frame_of_numbers(X: Any) -> Any:
     """A pandas frame of numbers; those whose types are all plain stay as they are.
 
     Older versions of scikit-learn do not find the names of polars' columns.
     """
-    plain = all(map(_is_plain, X.dtypes))
+    plain = all(map(_is_numeric_type, X.dtypes))
     if plain and hasattr(X, "iloc"):
         return X
     import pandas as pd
@@ -283,7 +283,7 @@ def _plain_frame(X: Any) -> Any:
     return pd.DataFrame(columns).set_axis(X.columns, axis=1)
 
 
-def _is_plain(dtype: Any) -> bool:
+def _is_numeric_type(dtype: Any) -> bool:
     """Whether scikit-learn makes floats of a type: numbers of NumPy, pandas and polars, but no sparse ones."""
     if hasattr(dtype, "kind"):
         return dtype.kind in "biuf" and not hasattr(dtype, "fill_value")
@@ -295,7 +295,7 @@ def _cells(column: Any) -> NDArray[Any]:
     return np.asarray(column) if hasattr(column, "iloc") else values.of_polars(column)
 
 
-def _take_out(X: Any, group: str | int) -> tuple[Any, NDArray[Any]]:
+def _pop_column(X: Any, group: str | int) -> tuple[Any, NDArray[Any]]:
     """The inputs without the group's column, and that column."""
     if hasattr(X, "columns"):
         names = list(X.columns)

@@ -19,7 +19,7 @@ MAX_WEIGHT = 1e50
 WHOLE_NUMBER_KINDS = "biuSU"
 
 
-def plain_labels(y: Any) -> Any:
+def read_labels(y: Any) -> Any:
     """Labels of one kind as an array; refuse missing and infinite ones, and what is no label, naming the row."""
     labels = values.array_of(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
@@ -72,9 +72,9 @@ def class_codes(classes: NDArray[Any], y: NDArray[Any]) -> NDArray[np.intp]:
     return np.minimum(np.searchsorted(classes, y), len(classes) - 1)
 
 
-def column_of_labels(column: Any) -> NDArray[Any]:
+def labels_of_column(column: Any) -> NDArray[Any]:
     """Labels in a column of a frame, as an array."""
-    return column_or_1d(plain_labels(column), warn=True)
+    return column_or_1d(read_labels(column), warn=True)
 
 
 def check_classes(labels: NDArray[Any]) -> None:
@@ -132,14 +132,14 @@ def class_factors(class_weight: dict[Any, float] | str, classes: NDArray[Any], t
             f"{class_weight!r}."
         )
     else:
-        factors = _given_factors(class_weight, classes)
+        factors = _explicit_factors(class_weight, classes)
     for label, factor in zip(classes, factors, strict=True):
         if not 0 < factor < MAX_WEIGHT:
             raise ValueError(f"class_weight of class {label!s} is {factor:g}; a positive finite number is needed.")
     return factors
 
 
-def _given_factors(class_weight: Mapping[Any, Any], classes: NDArray[Any]) -> Array:
+def _explicit_factors(class_weight: Mapping[Any, Any], classes: NDArray[Any]) -> Array:
     """Weights by class, 1 for those that are not named; refuse keys that are no classes where others lack a weight."""
     labels = list(classes)
     unknown = [key for key in class_weight if key not in labels]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.api.missing_values import InputTerms, LookedAt
+from vbsvm.api.missing_values import InputTerms, RowStatistics
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
 from vbsvm.design.candidates import Candidates
@@ -41,12 +41,12 @@ Encoder: TypeAlias = "TableEncoder | FormulaEncoder"
 
 @final
 @dataclass(frozen=True, eq=False)
-class Part:
+class Partition:
     """Rows of a partition as they were given, the number of the first one, and a context that names it in errors."""
 
     raw: Any
     first: int = 0
-    named: Callable[[], AbstractContextManager[None]] = nullcontext
+    error_context: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 @final
@@ -102,13 +102,13 @@ class LabelledRows:
         return weights if candidates is None else weights / np.bincount(candidates.row)[candidates.row]
 
     @property
-    def n_given(self) -> int:
+    def n_user_rows(self) -> int:
         """Number of rows as users count them: candidates stand for one."""
         candidates = self.encoded.candidates
         return len(self.weights) if candidates is None else int(candidates.row[-1]) + 1
 
     def arrays(self, n_before: int = 0) -> dict[str, NDArray[Any]]:
-        """The rows as arrays by name, for ``of_arrays``; ``n_before`` rows of other partitions come before."""
+        """The rows as arrays by name, for ``from_arrays``; ``n_before`` rows of other partitions come before."""
         encoded, candidates = self.encoded, self.encoded.candidates
         arrays: dict[str, NDArray[Any] | None] = {
             "X": encoded.table,
@@ -124,7 +124,7 @@ class LabelledRows:
         return {name: array for name, array in arrays.items() if array is not None}
 
     @staticmethod
-    def of_arrays(arrays: dict[str, NDArray[Any]]) -> "LabelledRows":
+    def from_arrays(arrays: dict[str, NDArray[Any]]) -> "LabelledRows":
         """The rows of these arrays; one number stands for a weight that all rows have."""
 
         def numbered(name: str) -> tuple[NDArray[Any], ...]:
@@ -137,13 +137,13 @@ class LabelledRows:
         return LabelledRows(encoded, numbered("signs"), weights["weights"], weights.get("own"), arrays.get("given"))
 
     @staticmethod
-    def joined(parts: Sequence["LabelledRows"]) -> "LabelledRows":
+    def concatenated(parts: Sequence["LabelledRows"]) -> "LabelledRows":
         """The rows of several partitions, one after another."""
         if len(parts) == 1:
             return parts[0]
-        before = np.cumsum([0, *(rows.n_given for rows in parts)])
+        before = np.cumsum([0, *(rows.n_user_rows for rows in parts)])
         pieces = [rows.arrays(int(n)) for rows, n in zip(parts, before, strict=False)]
-        return LabelledRows.of_arrays({name: np.concatenate([one[name] for one in pieces]) for name in pieces[0]})
+        return LabelledRows.from_arrays({name: np.concatenate([one[name] for one in pieces]) for name in pieces[0]})
 
 
 @final
@@ -161,10 +161,10 @@ class Design:
     known_levels: LevelCounts | None = None
 
 
-class RemoteRows(LookedAt, Protocol):
+class RemoteRows(RowStatistics, Protocol):
     """Encoded rows that stay where they are."""
 
-    def placed(self, task: "Task", number: int) -> "Task":
+    def with_rows(self, task: "Task", number: int) -> "Task":
         """The task of a model, by its number, with its rows."""
         ...
 
@@ -200,14 +200,14 @@ class Partitions(ABC):
         """Names of the columns."""
 
     @abstractmethod
-    def parts(self, columns: Sequence[str] | None = None) -> Iterator[Part]:
+    def parts(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
         """The partitions in their order; ``columns`` are those that are needed, None for all."""
 
-    def sum(self, function: Callable[[Part], Any], columns: Sequence[str] | None = None) -> Any:
+    def sum(self, function: Callable[[Partition], Any], columns: Sequence[str] | None = None) -> Any:
         """Sum of a function over the partitions, in their order; None where there are none."""
         total = None
         for part in self.parts(columns):
-            with part.named():
+            with part.error_context():
                 total = added(total, function(part))
             self.check_memory(total)
         return total
@@ -215,15 +215,15 @@ class Partitions(ABC):
     def check_memory(self, total: Any) -> None:
         """Refuse a summary of a formula whose whole columns take too much memory."""
         summary = getattr(total, "formula", None)
-        if summary is not None and summary.n_held > self.most_whole:
-            summary.refuse_whole(self.room_advice(summary.n_held))
+        if summary is not None and summary.n_held > self.max_whole_bytes:
+            summary.refuse_whole(self.memory_advice(summary.n_held))
 
     @property
-    def most_whole(self) -> float:
+    def max_whole_bytes(self) -> float:
         """Bytes of whole columns, of which splines and some transforms are learned, that fit in memory."""
         return np.inf
 
-    def room_advice(self, n_bytes: int) -> str:
+    def memory_advice(self, n_bytes: int) -> str:
         """What to do where whole columns take this many bytes, or more."""
         return f"which are {n_bytes / 1e9:.1f} GB: leave these terms out."
 
@@ -231,13 +231,15 @@ class Partitions(ABC):
         """The encoded rows of all partitions, in memory."""
         rows, columns = [], []
         for part in self.parts(encoder.reader.columns):
-            with part.named():
+            with part.error_context():
                 encoded = encoder(part)
                 if encoded is not None:
                     rows.append(encoded)
                     columns.append(encoder.columns(encoded))
-        joined = LabelledRows.joined(rows)
-        return EncodedData(encoder, joined.sorted_by_level() if encoder.in_order else joined, reduce(add, columns))
+        concatenated = LabelledRows.concatenated(rows)
+        return EncodedData(
+            encoder, concatenated.sorted_by_level() if encoder.in_order else concatenated, reduce(add, columns)
+        )
 
     def read(self, reader: Reader) -> EncodedData:
         """Learn from all rows how they are encoded, and encode them."""
@@ -262,6 +264,6 @@ class MemoryPartitions(Partitions):
         """Names of the columns of a frame."""
         return frames.names_of(self.raw)
 
-    def parts(self, columns: Sequence[str] | None = None) -> Iterator[Part]:
+    def parts(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
         """All rows."""
-        yield Part(self.raw)
+        yield Partition(self.raw)

@@ -30,7 +30,7 @@ def build_problem(
     reader: Reader, partitions: Partitions, imputation: GaussianImputation, likelihood: Likelihood
 ) -> "Problem":
     """The problem of rows in partitions: all of them are summarised, then encoded by what was learned."""
-    return Problem.of(partitions.read(reader), imputation, likelihood)
+    return Problem.from_data(partitions.read(reader), imputation, likelihood)
 
 
 @final
@@ -47,7 +47,7 @@ class Problem:
     likelihood: Likelihood
 
     @staticmethod
-    def of(data: EncodedData, imputation: GaussianImputation, likelihood: Likelihood) -> "Problem":
+    def from_data(data: EncodedData, imputation: GaussianImputation, likelihood: Likelihood) -> "Problem":
         """The problem of encoded rows."""
         return Problem(data, data.encoder.design(data.columns, data.rows), imputation, likelihood)
 
@@ -75,11 +75,13 @@ class Problem:
         validation.check_representable(ranges, plan.recipe, plan.names)
         validation.check_mechanism(self.imputation, encoded)
         n_rows, row_bytes = encoded.table.shape[0], encoded.table.dtype.itemsize * encoded.table.shape[1]
-        looked_at, missing = data.remote, ranges.incomplete
-        if looked_at is None:
-            looked_at = EncodedRows(encoded, rows.weights, lambda: runs(n_rows, data.pages, row_bytes), rows.signs[0])
+        row_statistics, missing = data.remote, ranges.incomplete
+        if row_statistics is None:
+            row_statistics = EncodedRows(
+                encoded, rows.weights, lambda: runs(n_rows, data.pages, row_bytes), rows.signs[0]
+            )
         missing_data = plan_missing_data(
-            self.imputation, plan, encoded, missing, design.terms, looked_at, self._labels, design.known_levels
+            self.imputation, plan, encoded, missing, design.terms, row_statistics, self._labels, design.known_levels
         )
         spec = Spec(design.blocks(self.likelihood), missing_data.model, self.likelihood)
         validation.check_gates(spec, plan)
@@ -91,13 +93,13 @@ class Problem:
             for signs, labels in zip(rows.signs, self._class_pairs, strict=True)
         ]
         remote = data.remote
-        return tasks if remote is None else [remote.placed(task, number) for number, task in enumerate(tasks)]
+        return tasks if remote is None else [remote.with_rows(task, number) for number, task in enumerate(tasks)]
 
     def _source(self, spec: Spec, missing_data: MissingDataPlan) -> InMemory:
         """The rows, in the layout that suits the model."""
         plan, rows, encoded = self.design.plan, self.data.rows, self.data.rows.encoded
         if issparse(encoded.table):
-            return _with_layout(spec, Sparse.of(encoded.table, rows.signs[0], rows.weights, plan.recipe))
+            return _with_layout(spec, Sparse.from_data(encoded.table, rows.signs[0], rows.weights, plan.recipe))
         source = Memory(
             encoded.table,
             rows.signs[0],
@@ -116,14 +118,14 @@ class Problem:
 
 def _with_layout(spec: Spec, source: InMemory) -> InMemory:
     """The source with the layout that suits the model, where that is not one of columns × columns."""
-    if not _suits_rows(spec, source):
+    if not _supports_row_layout(spec, source):
         return source
     if validation.needs_draws(source.X) and spec.gate_map is None:
         return replace(source, drawn_covariance=True)
     return replace(source, wide=validation.is_wide(source.X))
 
 
-def _suits_rows(spec: Spec, source: InMemory) -> bool:
+def _supports_row_layout(spec: Spec, source: InMemory) -> bool:
     """Whether a layout by rows suits the model: no groups, nothing missing, and priors hold nearly all columns."""
     gates = spec.gate_map
     carried = source.n_core < source.n_columns

@@ -11,7 +11,7 @@ from scipy.sparse import issparse
 
 from vbsvm.api import validation
 from vbsvm.api.data import inputs, label_checks
-from vbsvm.api.data.partitions import Design, LabelledRows, Part, RowCounts
+from vbsvm.api.data.partitions import Design, LabelledRows, Partition, RowCounts
 from vbsvm.api.missing_values import InputTerms
 from vbsvm.api.priors import INTERCEPT_PRIOR, intercepts_prior
 from vbsvm.base.arrays import Array
@@ -49,7 +49,7 @@ class ReadTable:
     members: NDArray[Any] | None = None
     given: NDArray[np.intp] | None = None
 
-    def counted(self) -> "ReadTable":
+    def without_zero_weights(self) -> "ReadTable":
         """The same without rows of weight 0."""
         if self.weights.all():
             return self
@@ -79,7 +79,7 @@ class TableSummary:
 class TableReader:
     """Reads the inputs of these names; where ``group`` is given, it is a further column of the table.
 
-    Partitions hold a ``RawTable`` or a ``ReadTable``. With ``counted_only`` rows of weight 0 are not encoded.
+    Partitions hold a ``RawTable`` or a ``ReadTable``. With ``drop_zero_weights`` rows of weight 0 are not encoded.
     ``target``, ``weights`` and ``no_rows`` are words of errors.
     """
 
@@ -89,7 +89,7 @@ class TableReader:
     class_weight: Any = None
     intercept: bool = True
     standardize: bool = True
-    counted_only: bool = False
+    drop_zero_weights: bool = False
     dtype: DTypeLike = np.float64
     columns: Sequence[str] | None = None
     label_columns: Sequence[str] | None = None
@@ -111,7 +111,7 @@ class TableReader:
             **settings,
         )
 
-    def summary(self, part: Part) -> TableSummary:
+    def summary(self, part: Partition) -> TableSummary:
         """Labels and groups of a partition."""
         raw = part.raw
         if isinstance(raw, ReadTable):
@@ -121,7 +121,7 @@ class TableReader:
         y, weights = self._labels(raw)
         groups = None
         if self.group is not None:
-            groups = LabelSummary.of(inputs.members_of(raw.X, self.group), weights)
+            groups = LabelSummary.of(inputs.group_column(raw.X, self.group), weights)
         labels = LabelSummary.of(y, weights)
         labels.require_few(self.target)
         return TableSummary(labels, groups, self.target)
@@ -147,13 +147,13 @@ class TableReader:
         """Rows as numbers, and only those that count where no others are wanted."""
         if isinstance(raw, RawTable):
             y, weights = self._labels(raw)
-            X, members = inputs.read_some(raw.X, self.group)
+            X, members = inputs.read_rows(raw.X, self.group)
             raw = ReadTable(X, y, weights, members)
-        return raw.counted() if self.counted_only else raw
+        return raw.without_zero_weights() if self.drop_zero_weights else raw
 
     def _labels(self, raw: RawTable) -> tuple[NDArray[Any], Array]:
         """Labels and weights of some rows; there may be none."""
-        y, n_rows = label_checks.column_of_labels(raw.y) if len(raw.y) else np.empty(0), len(raw.X)
+        y, n_rows = label_checks.labels_of_column(raw.y) if len(raw.y) else np.empty(0), len(raw.X)
         if len(y) != n_rows:
             raise ValueError(f"X has {n_rows} rows, and y has {len(y)} labels.")
         return y, label_checks.read_weights(raw.weights, n_rows, self.weights, may_all_be_zero=True)
@@ -182,7 +182,7 @@ class TableEncoder:
         """The type of the table."""
         return self.reader.dtype
 
-    def __call__(self, part: Part) -> LabelledRows | None:
+    def __call__(self, part: Partition) -> LabelledRows | None:
         """The rows of a partition, or None where none counts."""
         rows = self.reader.read(part.raw)
         if not rows.weights.any():
@@ -196,7 +196,7 @@ class TableEncoder:
             weights, own = label_checks.check_counts(weights * self.factors[codes]), weights
         return LabelledRows(Encoded(rows.X, levels), signs, weights, own, rows.given)
 
-    def count(self, part: Part) -> RowCounts | None:
+    def count(self, part: Partition) -> RowCounts | None:
         """Not asked for, as the counts are known."""
         raise NotImplementedError
 
