@@ -77,7 +77,7 @@ def cross_validate(
     splits = _splits(folds, rows, members, seed)
     scores, log_odds = _fit_and_predict(rows, splits, inference, seed)
     scheme = f"{len(splits)}-fold cross-validation" + ("" if groups is None else f" in groups of {groups}")
-    found = LeftOutPredictions(
+    left_out = LeftOutPredictions(
         scheme,
         rows.numbers,
         model.classes[rows.truth],
@@ -86,7 +86,7 @@ def cross_validate(
         log_expit(np.where(rows.truth > 0, log_odds, -log_odds)),
         {} if groups is None or members is None else {groups: members},
     )
-    return _result(model, found, splits, log_odds, groups)
+    return _result(model, left_out, splits, log_odds, groups)
 
 
 def _fit_and_predict(
@@ -109,33 +109,33 @@ def _fit_and_predict(
 
 
 def _result(
-    model: Model, found: LeftOutPredictions, splits: list[Fold], log_odds: Array, groups: str | None
+    model: Model, left_out: LeftOutPredictions, splits: list[Fold], log_odds: Array, groups: str | None
 ) -> CrossValidation:
     """The predictions of rows that were left out, as a table by fold and as a frame with the index of the data."""
     import pandas as pd
 
-    fold = np.zeros(len(found.rows), dtype=np.intp)
+    fold = np.zeros(len(left_out.rows), dtype=np.intp)
     for k, (_, test) in enumerate(splits, start=1):
         fold[test] = k
     tested = np.flatnonzero(fold)
-    found, fold = found.take(tested), fold[tested]
+    left_out, fold = left_out.take(tested), fold[tested]
     index = getattr(model.data, "index", None)
     predictions = pd.DataFrame(
         {
             "fold": fold,
-            "outcome": found.labels,
-            "predicted": found.predicted,
+            "outcome": left_out.labels,
+            "predicted": left_out.predicted,
             "probability": expit(log_odds[tested]),
         },
-        index=pd.Index(found.rows, name="row") if index is None or callable(index) else index.take(found.rows),
+        index=pd.Index(left_out.rows, name="row") if index is None or callable(index) else index.take(left_out.rows),
     )
     predictions.columns.name = f"probability of {model.classes[1]}"
     units = "rows" if groups is None else f"groups of {groups}"
     note = (
-        f"{len(tested)} rows, left out by {found.scheme}. se: standard error with {units} as independent units; it "
+        f"{len(tested)} rows, left out by {left_out.scheme}. se: standard error with {units} as independent units; it "
         "does not know that fits of different folds have rows in common."
     )
-    return CrossValidation(model.formula, summarised(found, fold, groups), predictions, note, found)
+    return CrossValidation(model.formula, summarised(left_out, fold, groups), predictions, note, left_out)
 
 
 @final
@@ -156,9 +156,9 @@ class _UsedRows:
         import pandas as pd
 
         task = model._task
-        assert task.given is not None
+        assert task.row_numbers is not None
         assert task.reader is not None
-        numbers, firsts = np.unique(task.given, return_index=True)
+        numbers, firsts = np.unique(task.row_numbers, return_index=True)
         frame = pd.DataFrame({name: frames.column(model.data, name) for name in task.reader.parts.columns})
         truth = (task.rows.signs[firsts] > 0).astype(np.intp)
         return _UsedRows(model, len(frame), numbers, frame.take(numbers), truth, task.rows.weights[firsts])
@@ -180,9 +180,9 @@ def _splits(folds: Any, rows: _UsedRows, members: NDArray[np.intp] | None, seed:
     """Training rows and rows left out of each fold, as places among the rows that count."""
     if not isinstance(folds, Iterable) or isinstance(folds, str):
         return _random_folds(folds, rows, members, seed)
-    found = _explicit_folds(folds, rows)
-    _check_whole_groups(found, members)
-    return found
+    splits = _explicit_folds(folds, rows)
+    _check_whole_groups(splits, members)
+    return splits
 
 
 def _random_folds(folds: Any, rows: _UsedRows, members: NDArray[np.intp] | None, seed: int) -> list[Fold]:
@@ -208,31 +208,31 @@ def _random_folds(folds: Any, rows: _UsedRows, members: NDArray[np.intp] | None,
 
 def _explicit_folds(folds: Iterable[Any], rows: _UsedRows) -> list[Fold]:
     """Pairs of row numbers as places among the rows that count."""
-    place = np.full(rows.n_user_rows, -1)
-    place[rows.numbers] = np.arange(len(rows.numbers))
-    found, seen = [], np.zeros(len(rows.numbers), dtype=bool)
+    position = np.full(rows.n_user_rows, -1)
+    position[rows.numbers] = np.arange(len(rows.numbers))
+    splits, was_left_out = [], np.zeros(len(rows.numbers), dtype=bool)
     for k, pair in enumerate(folds, start=1):
         try:
-            train, test = (np.asarray(one) for one in pair)
+            train, test = (np.asarray(index) for index in pair)
         except (TypeError, ValueError):
             raise TypeError(f"cross_validate: fold {k} must be a pair (train, test) of row numbers.") from None
-        for one in (train, test):
-            if one.ndim != 1 or one.dtype.kind not in "iu" or not ((one >= 0) & (one < len(place))).all():
+        for index in (train, test):
+            if index.ndim != 1 or index.dtype.kind not in "iu" or not ((index >= 0) & (index < len(position))).all():
                 raise ValueError(
-                    f"cross_validate: fold {k} must hold numbers of rows, whole and from 0 to {len(place) - 1}."
+                    f"cross_validate: fold {k} must hold numbers of rows, whole and from 0 to {len(position) - 1}."
                 )
-        train, test = (one[one >= 0] for one in (place[train], place[test]))
+        train, test = (index[index >= 0] for index in (position[train], position[test]))
         if np.isin(test, train).any():
             raise ValueError(f"cross_validate: fold {k} leaves out a row that is also one of training.")
-        if len(np.unique(test)) < len(test) or seen[test].any():
+        if len(np.unique(test)) < len(test) or was_left_out[test].any():
             raise ValueError(f"cross_validate: fold {k} leaves out a row that was left out before.")
         if not len(train) or not len(test):
             raise ValueError(f"cross_validate: fold {k} has no rows that count in training, or none left out.")
-        seen[test] = True
-        found.append((train, test))
-    if not found:
+        was_left_out[test] = True
+        splits.append((train, test))
+    if not splits:
         raise ValueError("cross_validate: there are no folds.")
-    return found
+    return splits
 
 
 def _check_whole_groups(folds: list[Fold], members: NDArray[np.intp] | None) -> None:

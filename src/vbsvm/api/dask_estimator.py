@@ -125,11 +125,11 @@ class DaskClassifier(ClassifierMixin, Estimator):
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | None = None) -> float:
         """Share of the rows whose class is predicted; computed at once. Arguments are those of ``fit``."""
         rows = partitions(*_inputs_and_labels(X, y, sample_weight, target))
-        right = delayed(_correct_weight)
+        correct = delayed(_correct_weight)
         model = delayed(_identity)(self.to_local())
         cluster = Cluster.of(self.client)
-        found = cluster.sum(np.asarray, cluster.held([right(model, row) for row in rows]))
-        return float(found[0] / found[1])
+        weights = cluster.sum(np.asarray, cluster.held([correct(model, row) for row in rows]))
+        return float(weights[0] / weights[1])
 
     def to_local(self) -> Classifier:
         """An estimator that knows what has been learned, and needs no cluster."""
@@ -151,7 +151,7 @@ class DaskClassifier(ClassifierMixin, Estimator):
         """An estimator with the same parameters and the same client, which has not been fitted."""
         parameters = self.get_params(deep=False)
         client = parameters.pop("client")
-        return type(self)(client=client, **{name: clone(one, safe=False) for name, one in parameters.items()})
+        return type(self)(client=client, **{name: clone(value, safe=False) for name, value in parameters.items()})
 
     def __sklearn_tags__(self) -> Any:
         """Say that NaN is welcome."""

@@ -223,12 +223,12 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
     def _scores(self, X: ArrayLike, *, for_odds: bool = False) -> list[prediction.Scores]:
         """Scores of each row in the k models, and their variances, as far as probabilities are averaged over them."""
         encoded, of = self._read(X), fit_predictions.odds_scores if for_odds else fit_predictions.mean_scores
-        found = [of(fit, encoded) for fit in self.fit_]
-        scores = np.stack([one.mean for one in found], axis=1)
+        scores_by_model = [of(fit, encoded) for fit in self.fit_]
+        scores = np.stack([model_scores.mean for model_scores in scores_by_model], axis=1)
         if not np.isfinite(scores).all():
             fills = self.fit_[0]._input_population is not None
             validation.check_finite_scores(encoded.table, scores, validation.column_names(self), fills=fills)
-        return found
+        return scores_by_model
 
     def _read(self, X: ArrayLike) -> Encoded:
         check_is_fitted(self)
@@ -270,7 +270,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         labels = dict(getattr(self, "levels_", {}))
         if self.group is not None:
             labels[self.group] = self.fit_[0].plan.factors[0].levels.parts[0]
-        return {str(name) for name, own in labels.items() if isinstance(own[0], str)}
+        return {str(name) for name, column_labels in labels.items() if isinstance(column_labels[0], str)}
 
     def predict_files(
         self,
@@ -371,7 +371,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         frame, columns = imputation.as_frame(X, names, self.group)
         labels = None if y is None else imputation.label_columns(y, self.classes_, len(encoded.table))
         drawn = imputation.drawn_inputs(self._fits[0], encoded.table, np.arange(len(names)), n, labels, random_state)
-        return [tables.like(X, imputation.with_values(frame, columns, one)) for one in drawn]
+        return [tables.like(X, imputation.with_values(frame, columns, values)) for values in drawn]
 
     def missing_information(self) -> "pd.Series":
         """The share of the information about each coefficient that is missing, for two classes; see ``Fit``."""
@@ -483,9 +483,9 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         if (X is None) != (y is None):
             raise ValueError("report: pass both X and y, or neither.")
         classes = [None] if len(self._fits) == 1 else self.classes_
-        found = [] if X is None else [resolve_fit.predicted("report", self, X, y, class_) for class_ in classes]
+        predictions = [] if X is None else [resolve_fit.predicted("report", self, X, y, class_) for class_ in classes]
         owner = report.Owner(self, X, covariance)
-        return report.write(path, [fit._showing(covariance) for fit in self._fits], found, title, owner)
+        return report.write(path, [fit._showing(covariance) for fit in self._fits], predictions, title, owner)
 
     def summary(self, level: float = 0.95, covariance: str | None = None) -> "pd.DataFrame":
         """Coefficients on the inputs' own scale: standard deviation, interval, probability of being positive.

@@ -173,10 +173,10 @@ class Estimator(BaseEstimator):
         fits = tuple(map(self._stored_fit, fit_all(tasks, inference, seed, self._initial_states(tasks))))
         for task, fit in zip(tasks, fits, strict=False):
             remarks += selection_messages(name, task, fit)
-        said = unassigned_message(name, 'class_weight="balanced"', tasks, fits, self.classes_)
+        unassigned = unassigned_message(name, 'class_weight="balanced"', tasks, fits, self.classes_)
         return fits, [
             *map(ReliabilityWarning, dict.fromkeys(remarks)),
-            *([] if said is None else [OneClassWarning(said)]),
+            *([] if unassigned is None else [OneClassWarning(unassigned)]),
         ]
 
     def _initial_states(self, tasks: list[Task]) -> list[State] | None:

@@ -45,29 +45,29 @@ NO_INCLUSION = 1e-300
 NULL_FIT = Variational(tol=1e-2)
 
 
-def convergence_messages(what: str, fit: Fit, inference: Variational | Gibbs) -> list[str]:
+def convergence_messages(owner: str, fit: Fit, inference: Variational | Gibbs) -> list[str]:
     """What the user should know of how a fit ended."""
     if isinstance(inference, Variational):
-        return [] if fit.converged else [_convergence_message(what, fit, inference)]
+        return [] if fit.converged else [_convergence_message(owner, fit, inference)]
     if fit.history.separable:
-        return [_separation_message(what)]
+        return [_separation_message(owner)]
     worst = fit.worst_mixing()
-    found = [f"{what} was interrupted after {fit.history.passes} sweeps."] if fit.interrupted else []
-    return found if worst is None else [*found, _mixing_message(what, worst, inference, fit.spec)]
+    messages = [f"{owner} was interrupted after {fit.history.passes} sweeps."] if fit.interrupted else []
+    return messages if worst is None else [*messages, _mixing_message(owner, worst, inference, fit.spec)]
 
 
-def warn_of_random_effects(what: str, fit: Fit) -> None:
+def warn_of_random_effects(owner: str, fit: Fit) -> None:
     """Warn where the data do not determine their variance, or where they should be integrated out, and could not be."""
-    unknown = list(_undetermined(fit))
-    for name, why in unknown:
+    unreplicated = list(_undetermined(fit))
+    for name, why in unreplicated:
         warn_user(
-            f"{what}: the grouping factor {name!r} has {why}, which does not determine the variance of its random "
+            f"{owner}: the grouping factor {name!r} has {why}, which does not determine the variance of its random "
             "effects: it depends on the prior. Leave this term out of the model.",
             ReliabilityWarning,
         )
-    if not unknown and isinstance(fit.outcome, OptimizeResult) and fit.outcome.declined:
+    if not unreplicated and isinstance(fit.outcome, OptimizeResult) and fit.outcome.declined:
         warn_user(
-            f"{what}: the random effects of {fit.plan.factors[-1].name!r} could not be integrated out, as "
+            f"{owner}: the random effects of {fit.plan.factors[-1].name!r} could not be integrated out, as "
             "happens where groups have one or two observations, or very many, and where a predictor nearly separates "
             "the classes. Standard deviations of these are then too small, and coefficients can be off by a posterior "
             "standard deviation: use inference=Gibbs().",
@@ -85,22 +85,22 @@ def _undetermined(fit: Fit) -> Iterator[tuple[str, str]]:
             yield factor.name, "one observation for each level"
 
 
-def _mixing_message(what: str, worst: Worst, inference: Gibbs, spec: Spec) -> str:
+def _mixing_message(owner: str, worst: Worst, inference: Gibbs, spec: Spec) -> str:
     """Say that chains have not mixed, and what to do."""
     rhat = f"{worst.rhat_of!r} has an R-hat of {worst.rhat:.3f} (up to {diagnostics.LARGEST_RHAT} is good), and "
     n_tune = inference.n_tune(warm=inference.suits_warm_start(spec))
     return (
-        f"{what}: the chains have not mixed well enough: {'' if np.isnan(worst.rhat) else rhat}"
+        f"{owner}: the chains have not mixed well enough: {'' if np.isnan(worst.rhat) else rhat}"
         f"{worst.ess_of!r} has {worst.ess:.0f} effective draws ({diagnostics.SMALLEST_ESS} are needed). Draw more, as "
         f"with Gibbs(draws={4 * int(inference.draws)}, tune={2 * n_tune}), or check the last columns of "
         "the tables before you trust a number."
     )
 
 
-def _separation_message(what: str) -> str:
+def _separation_message(owner: str) -> str:
     """Say that the classes are separated, and what to do."""
     return (
-        f"{what}: most draws separate the classes. Under this prior the posterior is then hardly bounded, and its "
+        f"{owner}: most draws separate the classes. Under this prior the posterior is then hardly bounded, and its "
         "means depend on how long the chains ran. Use a tighter prior, such as Ridge(3, 3) or Normal(1.0), or "
         "inference=Variational(), which stays finite."
     )
@@ -113,11 +113,11 @@ def _larger_psi(spec: Spec) -> float:
     return 10.0 * max(1.0, inputs.psi)
 
 
-def _convergence_message(what: str, fit: Fit, inference: Variational) -> str:
+def _convergence_message(owner: str, fit: Fit, inference: Variational) -> str:
     """Say why a climb did not converge, and what to do."""
     spec, history = fit.spec, fit.history
     if history.ending is Status.INTERRUPTED:
-        return f"{what} was interrupted after {history.passes} passes: the coefficients may still change."
+        return f"{owner} was interrupted after {history.passes} passes: the coefficients may still change."
     more = f"Variational(max_iter={10 * inference.most_passes(spec)})"
     if history.ending is Status.INPUTS_OUT_OF_PASSES or (
         history.ending is Status.OUT_OF_PASSES and input_model(spec.missing) is not None
@@ -125,19 +125,19 @@ def _convergence_message(what: str, fit: Fit, inference: Variational) -> str:
         learning = "while it learned the distribution of the inputs"
         tried = f"in {history.passes} passes" if history.ending is Status.OUT_OF_PASSES else learning
         return (
-            f"{what} did not converge {tried}: the coefficients may still change. Rows may be too few to learn how "
+            f"{owner} did not converge {tried}: the coefficients may still change. Rows may be too few to learn how "
             "the columns with missing values vary together: hold that by a stronger prior, as with "
             f"imputation=GaussianImputation(psi={_larger_psi(spec):g}), leave such columns out, or allow more passes "
             f"with inference={more}."
         )
     if history.ending is Status.OUT_OF_PASSES:
         return (
-            f"{what} reached the limit of passes ({history.passes}) before it converged to tol={inference.tol:g}: "
+            f"{owner} reached the limit of passes ({history.passes}) before it converged to tol={inference.tol:g}: "
             f"the coefficients may still change. Allow more passes with inference={more}, or accept the result with a "
             "larger tol."
         )
     return (
-        f"{what} stopped because rounding errors outweighed every further step: the coefficients are not at the "
+        f"{owner} stopped because rounding errors outweighed every further step: the coefficients are not at the "
         "optimum. Columns are large relative to their spread, or linearly dependent under a nearly flat prior: "
         "centre and scale them (standardize=True with an intercept does this), drop the dependent ones, "
         "or use Ridge()."
@@ -149,7 +149,7 @@ class OneClassWarning(UserWarning):
 
 
 def unassigned_message(
-    what: str, remedy: str, tasks: Sequence[Task], fits: Sequence[Fit], classes: NDArray[Any]
+    owner: str, remedy: str, tasks: Sequence[Task], fits: Sequence[Fit], classes: NDArray[Any]
 ) -> str | None:
     """Say which classes no training row is assigned to, and what helps; None where each has some row.
 
@@ -163,16 +163,16 @@ def unassigned_message(
     unassigned = _unassigned(tasks, fits, len(classes))
     if not len(unassigned):
         return None
-    label, named = classes[unassigned[0]], ", ".join(repr(str(classes[k])) for k in unassigned)
-    said = (
-        f"{what}: no row of the training data is assigned to class{'es' * (len(unassigned) > 1)} {named}. With a hinge "
-        "loss, coefficients near 0 then do not mean that the inputs are unrelated to the outcome. "
+    label, names = classes[unassigned[0]], ", ".join(repr(str(classes[k])) for k in unassigned)
+    message = (
+        f"{owner}: no row of the training data is assigned to class{'es' * (len(unassigned) > 1)} {names}. With a "
+        "hinge loss, coefficients near 0 then do not mean that the inputs are unrelated to the outcome. "
     )
     share = _class_share(fits, int(unassigned[0]))
     if share >= BALANCED_SHARE:
-        return f"{said}The classes already have similar weights: the inputs may say little about the outcome."
+        return f"{message}The classes already have similar weights: the inputs may say little about the outcome."
     weights = {"own": f"{0.5 / share:.3g}", "others": f"{0.5 / (1 - share):.3g}"}
-    return f"{said}Give {str(label)!r} more weight: {remedy.format(**weights)}."
+    return f"{message}Give {str(label)!r} more weight: {remedy.format(**weights)}."
 
 
 def _class_share(fits: Sequence[Fit], code: int) -> float:
@@ -187,24 +187,24 @@ def _unassigned(tasks: Sequence[Task], fits: Sequence[Fit], n_classes: int) -> N
     source = tasks[0].source
     if not isinstance(source, Distributed):
         return np.flatnonzero(~_assigned_classes(tasks[0], fits, n_classes, source))
-    alone = replace(tasks[0], source=source.like, sample_weights=None)
-    return np.flatnonzero(~source.of_memories(partial(_assigned_classes, alone, fits, n_classes)))
+    local_task = replace(tasks[0], source=source.like, sample_weights=None)
+    return np.flatnonzero(~source.of_memories(partial(_assigned_classes, local_task, fits, n_classes)))
 
 
 def _assigned_classes(task: Task, fits: Sequence[Fit], n_classes: int, source: InMemory) -> NDArray[np.bool_]:
     """Which classes some row of a table is assigned to; rows are scored until all are."""
-    task, seen = replace(task, source=source), np.zeros(n_classes, dtype=bool)
+    task, is_assigned = replace(task, source=source), np.zeros(n_classes, dtype=bool)
     begin, size = 0, FIRST_ROWS if source.candidates is None else source.X.shape[0]
-    while begin < source.X.shape[0] and not seen.all():
-        where = slice(begin, begin + size)
-        found = [mean_scores(fit, task.encoded(where)) for fit in fits]
-        scores = prediction.decision_values(found, [fit.calibration for fit in fits])
-        counted = _has_weight(source.weights[where], source.candidates)
-        seen[_predicted_class(scores)[counted]] = True
+    while begin < source.X.shape[0] and not is_assigned.all():
+        rows = slice(begin, begin + size)
+        scores_by_model = [mean_scores(fit, task.encoded(rows)) for fit in fits]
+        scores = prediction.decision_values(scores_by_model, [fit.calibration for fit in fits])
+        counted = _has_weight(source.weights[rows], source.candidates)
+        is_assigned[_predicted_class(scores)[counted]] = True
         if source.pages is not None:
             source.pages.seen(size * source.X.itemsize * source.X.shape[1])
         begin, size = begin + size, 2 * size if source.pages is None else min(2 * size, MAX_ROWS_ON_DISK)
-    return seen
+    return is_assigned
 
 
 def _predicted_class(scores: Array) -> NDArray[np.intp]:
@@ -222,32 +222,32 @@ def selection_messages(owner: str, task: Task, fit: Fit) -> list[str]:
     outcome = fit.outcome
     if not fit.selects or not isinstance(outcome, OptimizeResult) or outcome.interrupted:
         return []
-    found, best = [], _selected(task, outcome.state)
+    messages, selected = [], _selected(task, outcome.state)
     close = [end for end in outcome.others if outcome.bounds[-1] - end.bounds[-1] < CLOSE_ELBO]
-    if any((_selected(task, end.state) != best).any() for end in close):
-        found.append(
+    if any((_selected(task, end.state) != selected).any() for end in close):
+        messages.append(
             f"{owner}: the selected predictors depend on the start: {len(close)} of {len(outcome.others)} other starts "
             f"ended with an ELBO within {CLOSE_ELBO:g} of the highest, and some of them select other predictors. "
-            "Predictors may be correlated: report the alternatives (print the fit), or put such predictors into one group with "
-            "LaplaceZero(groups=…)."
+            "Predictors may be correlated: report the alternatives (print the fit), or put such predictors into one "
+            "group with LaplaceZero(groups=…)."
         )
-    pairs = _exchangeable(task, outcome.state, best)
+    pairs = _exchangeable(task, outcome.state, selected)
     if pairs:
         named = [f"{task.plan.name_of(out)!r} for {task.plan.name_of(chosen)!r}" for chosen, out in pairs[:MAX_NAMED]]
-        found.append(
+        messages.append(
             f"{owner}: other predictors would do as well as {len(pairs)} of the selected ones: {', '.join(named)}"
             f"{', …' if len(pairs) > MAX_NAMED else ''} (exchanging them lowers the ELBO by less than {CLOSE_ELBO:g}). "
             "Inclusion probabilities do not tell which of them matters: report the alternatives, or put such "
             "predictors into one group with LaplaceZero(groups=…)."
         )
-    gain = _elbo_gain(task, outcome, best)
+    gain = _elbo_gain(task, outcome, selected)
     if gain < CLOSE_ELBO:
-        found.append(
-            f"{owner}: nothing distinguishes the selected predictors ({np.count_nonzero(best)}) from noise: the ELBO "
-            f"differs from that of the fit without predictors by {gain:+.1f}, and less than {CLOSE_ELBO:+g} is weak "
-            "evidence. Do not report this selection without a test on other data."
+        messages.append(
+            f"{owner}: nothing distinguishes the selected predictors ({np.count_nonzero(selected)}) from noise: the "
+            f"ELBO differs from that of the fit without predictors by {gain:+.1f}, and less than {CLOSE_ELBO:+g} is "
+            "weak evidence. Do not report this selection without a test on other data."
         )
-    return found
+    return messages
 
 
 def _selected(task: Task, state: State) -> NDArray[np.bool_]:
@@ -268,16 +268,16 @@ def _exchangeable(task: Task, state: State, selected: NDArray[np.bool_]) -> list
     stats = pass_rows(task.spec, state, task.source, expect)
     if not isinstance(stats.gram, DenseGram):
         return []
-    own = np.zeros(len(gates.gate_of), dtype=bool)
-    own[[members[0] for members in gates.members if len(members) == 1]] = True
+    has_own_gate = np.zeros(len(gates.gate_of), dtype=bool)
+    has_own_gate[[members[0] for members in gates.members if len(members) == 1]] = True
     inside = ~gates.gated | np.append(selected, False)[gates.gate_of]
-    chosen, outside = np.flatnonzero(inside), np.flatnonzero(own & ~inside)
+    chosen, outside = np.flatnonzero(inside), np.flatnonzero(has_own_gate & ~inside)
     if not len(outside):
         return []
     G, r, prior = stats.gram.matrix, stats.cross, task.spec.precision(state).diagonal
     covariance = np.linalg.inv(G[np.ix_(chosen, chosen)] + np.diag(prior[chosen]))
-    found = []
-    for j in np.flatnonzero(own[chosen]):
+    pairs = []
+    for j in np.flatnonzero(has_own_gate[chosen]):
         column, others = covariance[:, j], np.append(outside, chosen[j])
         without = covariance - np.outer(column, column) / column[j]
         links = G[np.ix_(others, chosen)]
@@ -286,8 +286,8 @@ def _exchangeable(task: Task, state: State, selected: NDArray[np.bool_]) -> list
         score = 0.5 * np.square(r[others] - links @ without @ r[chosen]) / precision - 0.5 * np.log(precision)
         best = int(np.argmax(score[:-1]))
         if score[-1] - score[best] < CLOSE_ELBO:
-            found.append((int(chosen[j]), int(outside[best])))
-    return found
+            pairs.append((int(chosen[j]), int(outside[best])))
+    return pairs
 
 
 def _elbo_gain(task: Task, outcome: OptimizeResult, selected: NDArray[np.bool_]) -> float:

@@ -34,58 +34,58 @@ INCLUSION_PRIOR = Beta(1.0, 20.0)
 LOGISTIC = "Use VBLogistic, or Model(…, likelihood='logistic')."
 
 
-def read_power(owner: str, given: Any) -> float | str | None:
+def read_power(owner: str, value: Any) -> float | str | None:
     """The power that was asked for; refuse what is none."""
-    if given is None or (isinstance(given, str) and given == CALIBRATED):
-        return given
-    if isinstance(given, str) or not lies_within(given, 1e-6, 1.0):
+    if value is None or (isinstance(value, str) and value == CALIBRATED):
+        return value
+    if isinstance(value, str) or not lies_within(value, 1e-6, 1.0):
         raise ValueError(
-            f"{owner}: likelihood_power must be None, 'calibrated', or a number above 0 and up to 1; got {given!r}."
+            f"{owner}: likelihood_power must be None, 'calibrated', or a number above 0 and up to 1; got {value!r}."
         )
-    return float(given)
+    return float(value)
 
 
 def with_powers(
-    owner: str, tasks: Sequence[Task], given: float | str | None, inference: Variational | Gibbs
+    owner: str, tasks: Sequence[Task], requested: float | str | None, inference: Variational | Gibbs
 ) -> tuple[list[Task], list[str]]:
     """The tasks with the powers that they are fitted at, and what users should know of these."""
-    found, remarks = [], []
+    powered, remarks = [], []
     for task in tasks:
-        power, remark = _choose_power(owner, task, given, inference)
-        found.append(_with_power(task, power))
+        power, remark = _choose_power(owner, task, requested, inference)
+        powered.append(_with_power(task, power))
         remarks += [] if remark is None else [remark]
-    return found, list(dict.fromkeys(remarks))
+    return powered, list(dict.fromkeys(remarks))
 
 
 def _choose_power(
-    owner: str, task: Task, given: float | str | None, inference: Variational | Gibbs
+    owner: str, task: Task, requested: float | str | None, inference: Variational | Gibbs
 ) -> tuple[float, str | None]:
     """The power of one model, and what is to be said of it."""
     if task.spec.likelihood.normalised:
         return 1.0, None
     unsound = _unsupported_reason(task)
-    papers = isinstance(inference, Variational) and not (inference.bound == AUTO and inference.accelerate)
+    is_paper_algorithm = isinstance(inference, Variational) and not (inference.bound == AUTO and inference.accelerate)
     too_few = None if task.spec.gate_map is None else _too_few_rows(task)
-    if given == 1.0 or (given is None and (papers or task.spec.gate_map is None)):
+    if requested == 1.0 or (requested is None and (is_paper_algorithm or task.spec.gate_map is None)):
         return 1.0, None if too_few is None else _uncalibrated_message(owner, too_few)
-    if given is None and (unsound or too_few):
+    if requested is None and (unsound or too_few):
         return 1.0, _uncalibrated_message(owner, unsound or too_few)
     if unsound is not None:
         raise ValueError(
-            f"{owner}: likelihood_power={given!r} is not supported. {unsound}, a power below 1 would bias the "
+            f"{owner}: likelihood_power={requested!r} is not supported. {unsound}, a power below 1 would bias the "
             "estimates: use likelihood_power=1, or a logistic model."
         )
-    if isinstance(given, float):
-        return given, None
-    raw = _calibrated_power(owner, task)
-    if raw < 1.0:
-        return raw, None if too_few is None else (
+    if isinstance(requested, float):
+        return requested, None
+    power = _calibrated_power(owner, task)
+    if power < 1.0:
+        return power, None if too_few is None else (
             f"{owner}: inclusion probabilities are not calibrated. {too_few}, the calibrated likelihood power "
-            f"({raw:.3g}) may leave nothing to be selected. {LOGISTIC}"
+            f"({power:.3g}) may leave nothing to be selected. {LOGISTIC}"
         )
     return 1.0, (
-        f"{owner}: the calibrated likelihood power is above 1 ({raw:.3g}) and was set to 1: the fit predicts one class "
-        f"only, or the observations lie on the margin. Posterior intervals and inclusion probabilities are not "
+        f"{owner}: the calibrated likelihood power is above 1 ({power:.3g}) and was set to 1: the fit predicts one "
+        f"class only, or the observations lie on the margin. Posterior intervals and inclusion probabilities are not "
         f"calibrated. {LOGISTIC}"
     )
 
@@ -137,16 +137,18 @@ def _calibrated_power(owner: str, task: Task) -> float:
             f"{owner}: likelihood_power='calibrated' does not support tables of so many rows and columns: give a "
             "number, such as the power of a fit to some of the rows."
         )
-    found = _pilot_power(task, PILOT)
-    return found if 1 / MAX_PILOT_RATIO < found / PILOT < MAX_PILOT_RATIO or found >= 1 else _pilot_power(task, found)
+    power = _pilot_power(task, PILOT)
+    return power if 1 / MAX_PILOT_RATIO < power / PILOT < MAX_PILOT_RATIO or power >= 1 else _pilot_power(task, power)
 
 
 def _pilot_power(task: Task, power: float) -> float:
     """The power by what each row did to a pilot at this one, with ``Ridge`` in the place of ``LaplaceZero``."""
     spec = replace(task.spec.with_priors(lambda _: Ridge()), likelihood=Hinge(power))
     outcome = PILOT_FIT.run(spec, task.source).finished()
-    pilot = TrainingRows(spec, outcome, task.source, task.plan.n_fixed, task._unweighted, task.given, lambda: None)
+    pilot = TrainingRows(
+        spec, outcome, task.source, task.plan.n_fixed, task._unweighted, task.row_numbers, lambda: None
+    )
     with single_threaded_blas(), np.errstate(all="ignore"):
         rows, counts = pilot.influence()
-        found = rows.calibrated_power(rows.s if counts is None else counts, power)
-    return max(round(found, DIGITS), 0.1**DIGITS)
+        calibrated = rows.calibrated_power(rows.s if counts is None else counts, power)
+    return max(round(calibrated, DIGITS), 0.1**DIGITS)

@@ -103,20 +103,20 @@ def plan_missing_data(
     names = tuple(plan.names[k] for k in incomplete)
     complete = np.flatnonzero(~missing[: len(plan.names) - plan.n_carried])
     complete = complete[~np.isin(complete, terms.uncertain)]
-    nothing = complete[:0]
-    chosen, given = (inputs, nothing) if settings.joint else (incomplete, complete)
+    no_columns = complete[:0]
+    chosen, regressors = (inputs, no_columns) if settings.joint else (incomplete, complete)
     links = [j for j, (_, of) in enumerate(terms.links) if missing[of]]
-    input_model = InputModel(settings, _inputs(chosen, given, [terms.links[j] for j in links], first), len(inputs))
+    input_model = InputModel(settings, _inputs(chosen, regressors, [terms.links[j] for j in links], first), len(inputs))
     missing_inputs, units = None, np.empty(0)
     if missing.any():
-        places = np.flatnonzero(np.isin(chosen, incomplete))
-        probit_of = _probit_columns(settings, plan, incomplete, names, places)
+        positions = np.flatnonzero(np.isin(chosen, incomplete))
+        probit_of = _probit_columns(settings, plan, incomplete, names, positions)
         validation.check_missing_size(settings, len(inputs), len(names))
         units = _units(plan.recipe.scale[chosen], chosen, row_statistics)
         auxiliary = labels() if settings.labels == REGRESSOR else np.empty((rows.table.shape[0], 0))
         multipliers = np.empty((len(rows.table), 0)) if rows.multipliers is None else rows.multipliers[:, links]
         shift = np.zeros(len(chosen))
-        shift[places] = settings.shift_of(names)
+        shift[positions] = settings.shift_of(names)
         missing_inputs = MissingInputs(input_model.inputs, multipliers, units * shift, auxiliary, not settings.fixed)
         standardised = np.allclose(units[units > 0], 1.0)
         weak_psi = float(len(inputs)) if settings.fixed and standardised else PAPER_PSI
@@ -126,14 +126,14 @@ def plan_missing_data(
     if level_counts is not None:
         sizes, fixed = tuple(map(len, level_counts.counts)), None
         if settings.fixed:  # a category that no row misses has its proportions: it is among the inputs itself
-            given = nothing if len(complete) > MAX_GIVEN else complete + first
-            columns = tuple(given if name in patterns.names else nothing for name in terms.categories)
+            regressors = no_columns if len(complete) > MAX_GIVEN else complete + first
+            columns = tuple(regressors if name in patterns.names else no_columns for name in terms.categories)
             moments = row_statistics.level_sums(plan.recipe, columns, sizes)
             fixed = FixedLevels(columns, moments, settings.labels == REGRESSOR)
         levels = LevelModel(sizes, settings.fixed, fixed)
     model = MissingModel.of(None if missing_inputs is None else input_model, levels)
     return MissingDataPlan(
-        model, input_model, _inputs(inputs, nothing, terms.links, first), missing_inputs, patterns, units
+        model, input_model, _inputs(inputs, no_columns, terms.links, first), missing_inputs, patterns, units
     )
 
 
@@ -142,15 +142,15 @@ def _probit_columns(
     plan: Plan,
     incomplete: NDArray[np.intp],
     names: tuple[str, ...],
-    places: NDArray[np.intp],
+    positions: NDArray[np.intp],
 ) -> NDArray[np.intp] | None:
     """The variables that are missing not at random, or None."""
     if not isinstance(settings.mechanism, NotAtRandom):
         return None
-    which = settings.mechanism.of(names)
-    if (incomplete[which] >= len(plan.names) - plan.n_carried).any():
+    chosen = settings.mechanism.of(names)
+    if (incomplete[chosen] >= len(plan.names) - plan.n_carried).any():
         raise ValueError("NotAtRandom: a column that only enters in products needs a term of its own.")
-    return places[which]
+    return positions[chosen]
 
 
 def _units(scale: Array, columns: NDArray[np.intp], row_statistics: "RowStatistics") -> Array:
@@ -161,14 +161,14 @@ def _units(scale: Array, columns: NDArray[np.intp], row_statistics: "RowStatisti
     return units
 
 
-def column_sampler(settings: GaussianImputation, signs: Array, weights: Array) -> ColumnSampler | None:
+def column_sampler(settings: GaussianImputation, y: Array, weights: Array) -> ColumnSampler | None:
     """How missing values are drawn where columns do not enter linearly, or None."""
     if not settings.draws_columns:
         return None
-    labels = signs if settings.labels == REGRESSOR else None
+    labels = y if settings.labels == REGRESSOR else None
 
     def sampler(x: Array, n_drawn: int) -> SampledColumns:
-        return drawn_values(x, n_drawn, labels, weights, settings.psi, settings.draws, len(signs))
+        return drawn_values(x, n_drawn, labels, weights, settings.psi, settings.draws, len(y))
 
     return ColumnSampler(sampler, settings.draws, settings.transform)
 
@@ -205,50 +205,50 @@ class EncodedRows:
     rows: Encoded
     weights: Array
     runs: Callable[[], Iterable[slice]]
-    signs: Array | None = None
+    y: Array | None = None
 
     def deviations(self, columns: NDArray[np.intp]) -> Array:
         """Standard deviations of the known values of some columns."""
         table, weights = self.rows.table, self.weights
-        parts = (ColumnSummary.of(table[where][:, columns], weights[where]) for where in self.runs())
+        parts = (ColumnSummary.of(table[rows][:, columns], weights[rows]) for rows in self.runs())
         return reduce(add, parts).deviation
 
     def patterns(
         self, columns: NDArray[np.intp], names: tuple[str, ...], categories: tuple[str, ...]
     ) -> MissingPatterns:
         """Patterns of missing inputs and categories; candidates count as the one row that they stand for."""
-        every = (*names, *categories)
-        if every:
+        all_names = (*names, *categories)
+        if all_names:
             return reduce(
-                add, (MissingPatterns.of(self._missing(where, columns, every), every) for where in self.runs())
+                add, (MissingPatterns.of(self._missing(rows, columns, all_names), all_names) for rows in self.runs())
             )
-        count = sum(int(np.count_nonzero(self.weights[where])) for where in self.runs())
+        count = sum(int(np.count_nonzero(self.weights[rows])) for rows in self.runs())
         return MissingPatterns((), np.zeros((1, 0), dtype=bool), np.array([count]))
 
     def level_sums(self, recipe: Recipe, columns: Sequence[NDArray[np.intp]], sizes: Sequence[int]) -> CategorySums:
         """Moments of columns of the design by label and level."""
-        return reduce(add, (self._level_sums(where, recipe, columns, sizes) for where in self.runs()))
+        return reduce(add, (self._level_sums(rows, recipe, columns, sizes) for rows in self.runs()))
 
     def _level_sums(
-        self, where: slice, recipe: Recipe, columns: Sequence[NDArray[np.intp]], sizes: Sequence[int]
+        self, rows: slice, recipe: Recipe, columns: Sequence[NDArray[np.intp]], sizes: Sequence[int]
     ) -> CategorySums:
         """The moments of a run of rows; each counts once, where its level is known."""
         assert self.rows.candidates is not None
-        assert self.signs is not None
-        some, sums = self.rows.candidates.firsts_in(where), []
-        design = recipe.encode(self.rows.table[some], recipe.work_space(len(some)))
-        labels, weights = (self.signs[some] > 0).astype(np.intp), self.weights[some]
-        for of_one, size, levels in zip(columns, sizes, ~self.rows.candidates.levels[some].T, strict=True):
-            known = levels >= 0
-            x = design[np.ix_(known, of_one)]
-            sums.append(LevelSums.of(x, labels[known], levels[known], weights[known], (2, size)))
+        assert self.y is not None
+        firsts, sums = self.rows.candidates.firsts_in(rows), []
+        design = recipe.encode(self.rows.table[firsts], recipe.work_space(len(firsts)))
+        labels, weights = (self.y[firsts] > 0).astype(np.intp), self.weights[firsts]
+        for of_one, size, levels in zip(columns, sizes, ~self.rows.candidates.levels[firsts].T, strict=True):
+            observed = levels >= 0
+            x = design[np.ix_(observed, of_one)]
+            sums.append(LevelSums.of(x, labels[observed], levels[observed], weights[observed], (2, size)))
         return CategorySums(tuple(sums))
 
-    def _missing(self, where: slice, columns: NDArray[np.intp], names: tuple[str, ...]) -> NDArray[np.bool_]:
+    def _missing(self, rows: slice, columns: NDArray[np.intp], names: tuple[str, ...]) -> NDArray[np.bool_]:
         """What is missing in a run of rows: of these columns, then of the categories."""
         table, candidates = self.rows.table, self.rows.candidates
         if candidates is not None:
-            some = candidates.firsts_in(where)
-            return np.column_stack([np.isnan(table[some][:, columns]), candidates.filled_in[some]])
-        missing = np.isnan(table[where][self.weights[where] > 0][:, columns])
+            row_index = candidates.firsts_in(rows)
+            return np.column_stack([np.isnan(table[row_index][:, columns]), candidates.filled_in[row_index]])
+        missing = np.isnan(table[rows][self.weights[rows] > 0][:, columns])
         return np.column_stack([missing, np.zeros((len(missing), len(names) - len(columns)), dtype=bool)])

@@ -97,31 +97,31 @@ class Learner:
             model, fit = self._learn_model(task, past, stream)
             models.append(model)
             fits.append(fit)
-        own = self.likelihood.normalised
-        links = [PosteriorMean() for _ in models] if own else calibrate([model.recent for model in models])
-        found = tuple(replace(fit, calibration=link) for fit, link in zip(fits, links, strict=True))
+        normalised = self.likelihood.normalised
+        links = [PosteriorMean() for _ in models] if normalised else calibrate([model.recent for model in models])
+        calibrated_fits = tuple(replace(fit, calibration=link) for fit, link in zip(fits, links, strict=True))
         n_rows = tasks[0].source.n_rows + (0 if stream is None else stream.n_rows)
-        return Stream(classes, columns, problem.design.plan.recipe, n_rows, tuple(models)), found
+        return Stream(classes, columns, problem.design.plan.recipe, n_rows, tuple(models)), calibrated_fits
 
     def _learn_model(self, task: Task, past: _ModelSums | None, stream: Stream | None) -> tuple[_ModelSums, Fit]:
         """One model's part."""
-        rows, facts, before = _dense(task.source), Facts.of(task.source), None
+        rows, facts, past_sums = _dense(task.source), Facts.of(task.source), None
         if past is None or stream is None:
             outcome = self.inference.run(task.spec, rows).finished()
             fit = task.result(outcome)
             assert fit._rows is not None
             recent = fit._rows.left_out_scores()
         else:
-            before = past.rows.in_units_of(stream.recipe, task.plan.recipe)
-            source = Remembered(rows, before)
+            past_sums = past.rows.in_units_of(stream.recipe, task.plan.recipe)
+            source = Remembered(rows, past_sums)
             start = source.start(task.spec, past.state)
             outcome = self.inference.run(task.spec, source, start).finished()
             fit = task.result(outcome)
             recent, facts = _last_scores(past.recent, _prequential_scores(task, start)), past.facts + facts
-        own = PastRows.of(task.spec, outcome.state, rows)
+        batch_sums = PastRows.of(task.spec, outcome.state, rows)
         # From the last batch alone nothing may be learned later as if it were all rows.
-        kept = _ModelSums(own if before is None else before + own, outcome.state, recent, facts)
-        return kept, replace(fit, facts=facts, _rows=None)
+        sums = _ModelSums(batch_sums if past_sums is None else past_sums + batch_sums, outcome.state, recent, facts)
+        return sums, replace(fit, facts=facts, _rows=None)
 
 
 def _dense(source: Any) -> Memory:
@@ -140,8 +140,8 @@ def _prequential_scores(task: Task, before: State) -> LeftOutScores:
 def _last_scores(before: LeftOutScores, new: LeftOutScores) -> LeftOutScores:
     """The last rows of both."""
 
-    def last(one: Array, other: Array) -> Array:
-        return np.concatenate([one, other])[-MAX_RECENT:]
+    def last(old: Array, recent: Array) -> Array:
+        return np.concatenate([old, recent])[-MAX_RECENT:]
 
     return LeftOutScores(last(before.y, new.y), last(before.s, new.s), last(before.f, new.f), last(before.u, new.u))
 
@@ -161,10 +161,10 @@ def learn_batch(
     learner = Learner(TableReader.from_estimator(estimator, prior), estimator.likelihood, inference)
     if stream is None and fits is not None:
         stream, _ = learner.learn_batch(None, estimator.classes_, _first_batch(fits, estimator.classes_))
-    known = _known_classes(stream, labels, weights, classes)
-    _check_known(labels, known)
-    estimator.classes_ = known
-    return learner.learn_batch(stream, known, ReadTable(table, labels, weights))
+    all_classes = _known_classes(stream, labels, weights, classes)
+    _check_known(labels, all_classes)
+    estimator.classes_ = all_classes
+    return learner.learn_batch(stream, all_classes, ReadTable(table, labels, weights))
 
 
 def _first_batch(fits: Sequence[Fit], classes: NDArray[Any]) -> ReadTable:
@@ -211,10 +211,10 @@ def _read_batch(estimator: "Classifier", X: Any, y: Any) -> tuple[Any, NDArray[A
 def _known_classes(stream: Stream | None, labels: NDArray[Any], weights: Array, classes: Any) -> NDArray[Any]:
     """The classes of the first call, which names them or has them all."""
     if stream is None and classes is None:
-        found = np.unique(labels[weights > 0])
-        label_checks.check_labels(labels, found)
-        label_checks.check_several_classes(found)
-        return found
+        labels_present = np.unique(labels[weights > 0])
+        label_checks.check_labels(labels, labels_present)
+        label_checks.check_several_classes(labels_present)
+        return labels_present
     if stream is None:
         return _declared_classes(classes)
     if classes is not None and not np.array_equal(_declared_classes(classes), stream.classes):
@@ -225,9 +225,9 @@ def _known_classes(stream: Stream | None, labels: NDArray[Any], weights: Array, 
 
 
 def _declared_classes(classes: Any) -> NDArray[Any]:
-    found = np.unique(label_checks.read_labels(classes))
-    label_checks.check_several_classes(found)
-    return found
+    declared = np.unique(label_checks.read_labels(classes))
+    label_checks.check_several_classes(declared)
+    return declared
 
 
 def _check_known(labels: NDArray[Any], classes: NDArray[Any]) -> None:
@@ -256,10 +256,10 @@ def _check_complete(names: Sequence[str], X: NDArray[np.floating]) -> None:
 
 def warm_starts(fits: Sequence[Fit], tasks: Sequence[Task]) -> list[State] | None:
     """Where each climb may begin; None where the last fits are of another kind: then the usual start serves."""
-    found = [_warm_start(fit, task) for fit, task in zip(fits, tasks, strict=False)]
-    if len(fits) != len(tasks) or any(state is None for state in found):
+    states = [_warm_start(fit, task) for fit, task in zip(fits, tasks, strict=False)]
+    if len(fits) != len(tasks) or any(state is None for state in states):
         return None
-    return [state for state in found if state is not None]
+    return [state for state in states if state is not None]
 
 
 def _warm_start(fit: Fit, task: Task) -> State | None:

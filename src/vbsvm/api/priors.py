@@ -62,44 +62,44 @@ def prior_blocks(
     reader: Reader, priors: Mapping[str, Prior | str], likelihood: Likelihood, *, standardised: bool
 ) -> tuple[Block, ...]:
     """One block for each term with a prior of its own, and one for all other fixed effects (Example 2)."""
-    given = _UserPriors(priors, likelihood)
-    fixed = _fixed_blocks(reader, given, fixed_prior(likelihood, standardised=standardised))
-    wiggly, groups = _spline_blocks(reader, given), _group_blocks(reader, given)
+    user_priors = _UserPriors(priors, likelihood)
+    fixed = _fixed_blocks(reader, user_priors, fixed_prior(likelihood, standardised=standardised))
+    wiggly, groups = _spline_blocks(reader, user_priors), _group_blocks(reader, user_priors)
     for block in (*fixed, *wiggly):
         if block.prior.of_groups:
             raise ValueError(f"priors: {type(block.prior).__name__} is for effects of groups, not for {block.name!r}.")
     for block in (*wiggly, *groups):
         if isinstance(block.prior, LaplaceZero):
             raise ValueError(f"priors: LaplaceZero is for fixed effects, not for {block.name!r}.")
-    given.check_all_used(keys(reader))
+    user_priors.check_all_used(keys(reader))
     return (*fixed, *wiggly, *groups)
 
 
-def _fixed_blocks(reader: Reader, given: "_UserPriors", default: Prior) -> list[Block]:
-    own, flat, shared, intercept = [], [], [], []
-    of_all = given.take(FIXED)
+def _fixed_blocks(reader: Reader, user_priors: "_UserPriors", default: Prior) -> list[Block]:
+    separate, flat, shared, intercept = [], [], [], []
+    shared_prior = user_priors.take(FIXED)
     for name, columns in _fixed_terms(reader).items():
-        prior = given.take(name)
+        prior = user_priors.take(name)
         if prior is not None:
-            own.append(_block(reader, name, [columns], prior))
+            separate.append(_block(reader, name, [columns], prior))
         elif name == INTERCEPT:
             intercept.append(columns)
         else:
-            (flat if of_all is None else shared).append(columns)
-    if of_all is not None:
+            (flat if shared_prior is None else shared).append(columns)
+    if shared_prior is not None:
         if not shared:
             raise ValueError("priors: 'fixed' is given, but no fixed effect is left for it: remove 'fixed'.")
-        own.insert(0, _block(reader, FIXED, shared, of_all))
+        separate.insert(0, _block(reader, FIXED, shared, shared_prior))
     if default == INTERCEPT_PRIOR:
         flat, intercept = intercept + flat, []
     plain = [Block("intercept", _merged_slices(intercept), INTERCEPT_PRIOR)] if intercept else []
-    return [*plain, Block("fixed effects", _merged_slices(flat), default), *own] if flat else [*plain, *own]
+    return [*plain, Block("fixed effects", _merged_slices(flat), default), *separate] if flat else [*plain, *separate]
 
 
 def _block(reader: Reader, name: str, terms: list[slice], prior: Prior) -> Block:
     """Columns of one or several terms; where the prior has gates, the columns of a term share one."""
     columns = _merged_slices(terms)
-    of_terms = sorted((k, term) for term, one in enumerate(terms) for k in range(one.start, one.stop))
+    of_terms = sorted((k, term) for term, part in enumerate(terms) for k in range(part.start, part.stop))
     names = [reader.plan.names[k - reader.plan.recipe.first] for k, _ in of_terms]
     gate_of = prior.gate_of(names, [term for _, term in of_terms])
     if gate_of is not None and len(columns) > 1:
@@ -107,23 +107,23 @@ def _block(reader: Reader, name: str, terms: list[slice], prior: Prior) -> Block
     return Block(name, columns, prior, gate_of)
 
 
-def _spline_blocks(reader: Reader, given: "_UserPriors") -> list[Block]:
+def _spline_blocks(reader: Reader, user_priors: "_UserPriors") -> list[Block]:
     blocks, begin = [], reader.plan.n_shown + reader.plan.recipe.first
     for curve in reader.curves:
         end = begin + curve.spline.n_columns
-        blocks.append(Block(str(curve.term), (slice(begin, end),), given.take(str(curve.term)) or Ridge()))
+        blocks.append(Block(str(curve.term), (slice(begin, end),), user_priors.take(str(curve.term)) or Ridge()))
         begin = end
     return blocks
 
 
-def _group_blocks(reader: Reader, given: "_UserPriors") -> list[Block]:
+def _group_blocks(reader: Reader, user_priors: "_UserPriors") -> list[Block]:
     blocks = []
     for effects in reader.effects:
         first, factor = reader.plan.first_effects()[effects.factor], reader.plan.factors[effects.factor]
         stop, q = first + factor.size, len(factor.slopes)
-        columns = tuple(slice(first + place, stop, q) for place in effects.places)
-        prior = given.take(str(effects.term), effects.term.written)
-        default = (intercepts_prior if len(columns) == 1 else covariance_prior)(given.likelihood)
+        columns = tuple(slice(first + position, stop, q) for position in effects.places)
+        prior = user_priors.take(str(effects.term), effects.term.written)
+        default = (intercepts_prior if len(columns) == 1 else covariance_prior)(user_priors.likelihood)
         blocks.append(Block(str(effects.term), columns, default if prior is None else prior))
     return blocks
 
@@ -131,11 +131,11 @@ def _group_blocks(reader: Reader, given: "_UserPriors") -> list[Block]:
 def _merged_slices(columns: list[slice]) -> tuple[slice, ...]:
     """Neighbouring slices made one."""
     joined: list[slice] = []
-    for one in sorted(columns, key=lambda one: one.start):
-        if joined and joined[-1].stop == one.start:
-            joined[-1] = slice(joined[-1].start, one.stop)
+    for part in sorted(columns, key=lambda part: part.start):
+        if joined and joined[-1].stop == part.start:
+            joined[-1] = slice(joined[-1].start, part.stop)
         else:
-            joined.append(one)
+            joined.append(part)
     return tuple(joined)
 
 
@@ -159,10 +159,10 @@ class _UserPriors:
     def take(self, *names: str) -> Prior | None:
         """The prior that was given for a term by one of its names."""
         for name in names:
-            found = self._priors.get(syntax.normal_form(name))
-            if found is not None:
-                self._taken.add(found[0])
-                return found[1]
+            entry = self._priors.get(syntax.normal_form(name))
+            if entry is not None:
+                self._taken.add(entry[0])
+                return entry[1]
         return None
 
     def check_all_used(self, keys: list[str]) -> None:

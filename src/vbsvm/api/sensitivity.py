@@ -43,21 +43,21 @@ def table(task: Task, inference: Variational, deltas: Sequence[float], columns: 
     of_distribution = {task.plan.name_of(k) for k in missing_inputs.inputs.variables}
     missing = [name for name in task.missing_data.missing_patterns.names if name in of_distribution]
     wanted, chosen = _read_shifts(deltas), _read_columns(columns, missing)
-    plain = _fit_at_shift(task, inference, Shift(0.0))
-    found = {0.0: plain}
+    unshifted = _fit_at_shift(task, inference, Shift(0.0))
+    fits = {0.0: unshifted}
     for side in ([delta for delta in wanted if delta > 0], [delta for delta in reversed(wanted) if delta < 0]):
-        fit = plain
+        fit = unshifted
         for before, after in pairwise([0.0, *side]):
-            fit = found[after] = _continue_to(task, inference, fit, chosen, before, after)
-    creeping = [delta for delta in wanted if not found[delta].converged]
-    if creeping:
-        why = convergence_messages("sensitivity", found[creeping[0]], inference)[0]
-        message = f"{len(creeping)} of {len(wanted)} fits did not converge, as at a shift of {creeping[0]:g}. {why}"
+            fit = fits[after] = _continue_to(task, inference, fit, chosen, before, after)
+    failed = [delta for delta in wanted if not fits[delta].converged]
+    if failed:
+        reason = convergence_messages("sensitivity", fits[failed[0]], inference)[0]
+        message = f"{len(failed)} of {len(wanted)} fits did not converge, as at a shift of {failed[0]:g}. {reason}"
         warnings.warn(message, ConvergenceWarning, stacklevel=3)
     encoded = task.complete_rows()
-    classes = plain.predict(encoded)
+    classes = unshifted.predict(encoded)
     rows = {
-        delta: {**_coefficients(found[delta]), CHANGED: _share(found[delta].predict(encoded) != classes)}
+        delta: {**_coefficients(fits[delta]), CHANGED: _share(fits[delta].predict(encoded) != classes)}
         for delta in wanted
     }
     frame = pd.DataFrame.from_dict(rows, orient="index")

@@ -46,9 +46,9 @@ WARM_START = Variational(tol=1e-2, bound="augmented")
 class Task:
     """What is fitted to which rows, how missing inputs are treated, and what the scores' signs mean.
 
-    ``sample_weights`` are those without class weights, where there are any; or sources that have them. ``given`` are
-    the numbers that the rows of the source have in the user's data, where these are others. ``data`` are these data,
-    which are not copied.
+    ``sample_weights`` are those without class weights, where there are any, or sources with them. ``row_numbers``
+    are those of the rows in the user's data, or None where they are the same. ``data`` is the user's table,
+    which is not copied.
     """
 
     spec: Spec
@@ -59,7 +59,7 @@ class Task:
     reader: "Reader | None" = None
     n_dropped: int = 0
     sample_weights: Array | Unweighted | None = None
-    given: NDArray[np.intp] | None = None
+    row_numbers: NDArray[np.intp] | None = None
     data: Any = None
 
     def fit(
@@ -109,7 +109,7 @@ class Task:
             self.source,
             self.plan.n_fixed,
             self._unweighted,
-            self.given,
+            self.row_numbers,
             learn,
             self.data,
             inference,
@@ -177,21 +177,21 @@ class Task:
         )
         return replace(self, spec=replace(self.spec, missing=at_random), source=source)
 
-    def encoded(self, where: slice) -> Encoded:
+    def encoded(self, rows: slice) -> Encoded:
         """Rows of the fit as predictions take them; ``where`` may not part the candidates of a row."""
         source = self.rows
-        levels = tuple(grouping.index[where] for grouping in source.groupings)
-        candidates = None if source.candidates is None else source.candidates.take(where)
-        return Encoded(source.X[where], levels, self._multipliers(where), candidates)
+        levels = tuple(grouping.index[rows] for grouping in source.groupings)
+        candidates = None if source.candidates is None else source.candidates.take(rows)
+        return Encoded(source.X[rows], levels, self._multipliers(rows), candidates)
 
-    def _multipliers(self, where: slice) -> Array | None:
+    def _multipliers(self, rows: slice) -> Array | None:
         """What a unit of a missing input adds to each derived column; 0 for inputs that are never missing here."""
         missing_inputs, derived = self.rows.missing_inputs, self.missing_data.all_inputs.pairs
         if missing_inputs is None or not derived:
             return None
-        multipliers = np.zeros((len(self.rows.X[where]), len(derived)))
+        multipliers = np.zeros((len(self.rows.X[rows]), len(derived)))
         columns = [derived.index(pair) for pair in missing_inputs.inputs.pairs]
-        multipliers[:, columns] = missing_inputs.multipliers[where]
+        multipliers[:, columns] = missing_inputs.multipliers[rows]
         return multipliers
 
     def complete_rows(self) -> Encoded:
@@ -242,36 +242,36 @@ def with_calibrations(fits: list[Fit]) -> list[Fit]:
 def _checkpoint(pages: Pages, *run: Any) -> CheckpointCallback:
     """Callback that keeps the progress over rows of a cache; ``run`` is all that it depends on besides them."""
     assert pages.folder is not None
-    about = CheckpointCallback.digest(*run)
-    path = pages.folder.with_name(f"{pages.folder.name}.{about}{CLIMB}")
-    return CheckpointCallback(path, about, pages.line)
+    digest = CheckpointCallback.digest(*run)
+    path = pages.folder.with_name(f"{pages.folder.name}.{digest}{CLIMB}")
+    return CheckpointCallback(path, digest, pages.line)
 
 
-def read_inference(given: Any) -> Variational | Gibbs:
+def read_inference(value: Any) -> Variational | Gibbs:
     """The inference that was asked for; variational Bayes unless it is said."""
-    inference = Variational() if given is None else aliases.resolve_alias("inference", given, aliases.INFERENCES)
+    inference = Variational() if value is None else aliases.resolve_alias("inference", value, aliases.INFERENCES)
     if not isinstance(inference, Variational | Gibbs):
         raise TypeError(f"inference must be an object such as Variational() or Gibbs(), or None; got {inference!r}.")
     return inference
 
 
-def read_imputation(given: Any) -> GaussianImputation:
+def read_imputation(value: Any) -> GaussianImputation:
     """The distribution of the inputs that was asked for; the default unless it is said."""
-    settings = GaussianImputation() if given is None else given
+    settings = GaussianImputation() if value is None else value
     if not isinstance(settings, GaussianImputation):
         raise TypeError(f"imputation must be an object such as GaussianImputation(), or None; got {settings!r}.")
     return settings
 
 
-def read_likelihood(given: Any) -> Likelihood:
+def read_likelihood(value: Any) -> Likelihood:
     """The likelihood of this name."""
-    if not isinstance(given, str) or given not in LIKELIHOODS:
-        raise ValueError(f"likelihood must be 'hinge' or 'logistic'; got {given!r}.")
-    return LIKELIHOODS[given]
+    if not isinstance(value, str) or value not in LIKELIHOODS:
+        raise ValueError(f"likelihood must be 'hinge' or 'logistic'; got {value!r}.")
+    return LIKELIHOODS[value]
 
 
-def check_variational(what: str, inference: Variational | Gibbs) -> Variational:
+def check_variational(caller: str, inference: Variational | Gibbs) -> Variational:
     """Refuse a sampler where fits follow each other."""
     if isinstance(inference, Gibbs):
-        raise ValueError(f"{what} is only available for variational fits: use inference=Variational().")
+        raise ValueError(f"{caller} is only available for variational fits: use inference=Variational().")
     return inference

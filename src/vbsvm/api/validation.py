@@ -194,9 +194,9 @@ def column_names(estimator: Any) -> tuple[str, ...]:
     """Names of the inputs of the model: x0, x1, … for an array, and ``column[level]`` for categories."""
     inputs, levels = input_names(estimator), getattr(estimator, "levels_", {})
     named = hasattr(estimator, "feature_names_in_")
-    called = [name if named else f"x{name}" for name in inputs]
-    own = {call: levels[name] for name, call in zip(inputs, called, strict=True) if name in levels}
-    return tuple(one_hot.names(called, own))
+    labels = [name if named else f"x{name}" for name in inputs]
+    levels_by_name = {call: levels[name] for name, call in zip(inputs, labels, strict=True) if name in levels}
+    return tuple(one_hot.names(labels, levels_by_name))
 
 
 def _describe_infinite(row: int, column: str, n_others: int) -> str:

@@ -128,9 +128,9 @@ def spline(
     curve = curves[term]
     x = np.linspace(curve.spline.low, curve.spline.low + curve.spline.width, POINTS)
     rows = _curve_rows(one, curve, x)
-    chances = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
+    probabilities = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
     spreads = covariance_of(one, covariance)
-    band = np.array([spreads.combination(row, chances)[1] for row in rows])
+    band = np.array([spreads.combination(row, probabilities)[1] for row in rows])
     ax = style.axes(ax, 2.8)
     ax.axhline(0.0, color=style.MUTED, linewidth=0.8, linestyle="--", zorder=0)
     ax.fill_between(x, band[:, 0], band[:, 1], color=style.SKY, alpha=0.35, linewidth=0)
@@ -176,33 +176,33 @@ def inclusion(fit: Any, ax: "Canvas" = None, *, top: int | None = None, class_: 
     one = select_fit("inclusion", fit, class_)
     if not one.selects:
         raise ValueError("inclusion: the model has no gates; fit it with LaplaceZero().")
-    chances, signs = one.inclusion_probability, one.sign_probability
+    probabilities, signs = one.inclusion_probability, one.sign_probability
     scaled = one.coef * one.plan.recipe.spread[: one.plan.n_shown]
-    n_shown = n_to_show("inclusion", top, len(chances), MAX_INCLUDED)
-    shown = np.lexsort((-np.abs(scaled), -np.round(chances, 3)))[:n_shown]
+    n_shown = n_to_show("inclusion", top, len(probabilities), MAX_INCLUDED)
+    shown = np.lexsort((-np.abs(scaled), -np.round(probabilities, 3)))[:n_shown]
     names, height, _ = style.row_labels([one.plan.shown_names[k] for k in shown])
     ax = style.axes(ax, height)
-    ax.hlines(range(n_shown), 0.0, chances[shown], color=style.FAINT, linewidth=0.8, zorder=0)
+    ax.hlines(range(n_shown), 0.0, probabilities[shown], color=style.FAINT, linewidth=0.8, zorder=0)
     ax.axvline(0.5, color=style.MUTED, linewidth=0.8, linestyle="--", zorder=0)
     for positive, colour, marker in ((True, style.BLUE, "o"), (False, style.VERMILION, "s")):
         label = "positive" if positive else "negative"
         for sure in (True, False):
-            certain = (chances > 0.5) & (np.abs(signs - 0.5) > 0.475)
+            certain = (probabilities > 0.5) & (np.abs(signs - 0.5) > 0.475)
             rows = np.flatnonzero(((signs > 0.5) == positive)[shown] & (certain[shown] == sure))
             look = {"color": colour, "markersize": 4.5, "label": label if sure else None}
-            ax.plot(chances[shown][rows], rows, marker, markerfacecolor=colour if sure else style.PAPER, **look)
+            ax.plot(probabilities[shown][rows], rows, marker, markerfacecolor=colour if sure else style.PAPER, **look)
     for row, column in enumerate(shown):
-        text = f"{scaled[column]:+.2f}".replace("-", "−") if chances[column] > 0.5 else ""
+        text = f"{scaled[column]:+.2f}".replace("-", "−") if probabilities[column] > 0.5 else ""
         style.annotate_row(ax, row, text)
     style.annotate_row(ax, -1, "per sd")
     ax.set(xlim=(0.0, 1.03), ylim=(n_shown - 0.4, -0.7), xticks=[0, 0.5, 1])
     ax.set_yticks(range(n_shown), names)
     ax.tick_params(axis="y", left=False)
-    left_out = style.shown_note(n_shown, len(chances), "the most probable")
+    left_out = style.shown_note(n_shown, len(probabilities), "the most probable")
     ax.set_xlabel(f"inclusion probability{left_out}")
     ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, handletextpad=0.1, columnspacing=0.8, borderpad=0.0)
     shares = f"inclusion probabilities of {n_shown} of {one.plan.n_shown} inputs"
-    alt = f"Dot plot of the {shares}; {int((chances > 0.5).sum())} are more likely in than out."
+    alt = f"Dot plot of the {shares}; {int((probabilities > 0.5).sum())} are more likely in than out."
     return style.finish(ax, alt, hidden=style.NO_Y_AXIS)
 
 

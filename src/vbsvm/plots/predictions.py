@@ -58,17 +58,17 @@ def calibration(
 def draw_calibration(found: Predicted, ax: "Canvas", n_bins: int = 10) -> "Axes":
     """The figure of ``calibration``, of rows that are predicted already."""
     ax = style.axes(ax, 3.6, 3.6)
-    chances, positive, weights = found.chances, found.positive, found.weights
-    places = _bins(chances, weights, n_bins)
+    probabilities, positive, weights = found.probabilities, found.positive, found.weights
+    places = _bins(probabilities, weights, n_bins)
     total = np.bincount(places, weights)
-    mean, share = (np.bincount(places, weights * one) / total for one in (chances, positive))
-    smooth = calibration_curve(chances, positive, weights)
+    mean, share = (np.bincount(places, weights * one) / total for one in (probabilities, positive))
+    smooth = calibration_curve(probabilities, positive, weights)
     ax.plot([0, 1], [0, 1], color=style.MUTED, linewidth=0.8, linestyle="--", label="as predicted")
     ax.fill_between(smooth.predicted, smooth.lower, smooth.upper, color=style.SKY, alpha=0.35, linewidth=0)
     ax.plot(smooth.predicted, smooth.observed, color=style.BLUE, linewidth=1.4, label="observed, 95 % band")
     ax.plot(mean, share, "o", color=style.BLUE, markersize=3.5, label="observed in bins")
-    _spikes(ax, chances[positive], weights[positive], style.VERMILION, top=True)
-    _spikes(ax, chances[~positive], weights[~positive], style.GREEN, top=False)
+    _spikes(ax, probabilities[positive], weights[positive], style.VERMILION, top=True)
+    _spikes(ax, probabilities[~positive], weights[~positive], style.GREEN, top=False)
     ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xticks=np.linspace(0, 1, 6), yticks=np.linspace(0, 1, 6))
     ax.set_aspect("equal")
     how = "\nleft-out rows" if found.left_out else ""
@@ -80,9 +80,9 @@ def draw_calibration(found: Predicted, ax: "Canvas", n_bins: int = 10) -> "Axes"
     )
 
 
-def _bins(chances: Array, weights: Array, n_bins: int) -> NDArray[np.intp]:
+def _bins(probabilities: Array, weights: Array, n_bins: int) -> NDArray[np.intp]:
     """Number of each row's bin; neighbours are joined, from the left, until each has rows enough."""
-    places = np.minimum((chances * n_bins).astype(np.intp), n_bins - 1)
+    places = np.minimum((probabilities * n_bins).astype(np.intp), n_bins - 1)
     counts, number, held, joined = np.bincount(places, weights, minlength=n_bins), 0, 0.0, []
     for k, count in enumerate(counts):
         joined.append(number)
@@ -92,9 +92,9 @@ def _bins(chances: Array, weights: Array, n_bins: int) -> NDArray[np.intp]:
     return np.array(joined)[places]
 
 
-def _spikes(ax: "Axes", chances: Array, weights: Array, colour: str, *, top: bool) -> None:
+def _spikes(ax: "Axes", probabilities: Array, weights: Array, colour: str, *, top: bool) -> None:
     """Counts of rows along the lower or the upper edge, the highest of them at a fixed height."""
-    counts, edges = np.histogram(chances, bins=SPIKES, range=(0, 1), weights=weights)
+    counts, edges = np.histogram(probabilities, bins=SPIKES, range=(0, 1), weights=weights)
     heights = SPIKE_HEIGHT * np.sqrt(counts / counts.max())
     middle = 0.5 * (edges[1:] + edges[:-1])
     begin, end = (1.02 - heights, np.full(SPIKES, 1.02)) if top else (np.full(SPIKES, -0.02), heights - 0.02)
@@ -189,9 +189,9 @@ class Slope:
     upper: float
 
 
-def calibration_curve(chances: Array, positive: NDArray[np.bool_], weights: Array) -> Curve:
+def calibration_curve(probabilities: Array, positive: NDArray[np.bool_], weights: Array) -> Curve:
     """Local logistic regression on the log odds, with a Gaussian kernel."""
-    x, total, hits = _binned(chances, positive, weights)
+    x, total, hits = _binned(probabilities, positive, weights)
     ends = np.interp([TRIMMED_SHARE, 1.0 - TRIMMED_SHARE], (np.cumsum(total) - 0.5 * total) / total.sum(), x)
     at = np.linspace(ends[0], ends[1], POINTS) if ends[1] > ends[0] else ends[:1]
     centre = float(total @ x) / total.sum()
@@ -205,10 +205,10 @@ def calibration_curve(chances: Array, positive: NDArray[np.bool_], weights: Arra
 
 
 def calibration_slope(
-    chances: Array, positive: NDArray[np.bool_], weights: Array, groups: NDArray[np.intp] | None = None
+    probabilities: Array, positive: NDArray[np.bool_], weights: Array, groups: NDArray[np.intp] | None = None
 ) -> Slope:
     """One logistic regression of all rows; with groups, these are the independent units of its interval."""
-    x = _log_odds(chances)
+    x = _log_odds(probabilities)
     Z = np.column_stack([np.ones(len(x)), x])
     theta, prior = np.array([0.0, 1.0]), PRECISION * np.eye(2)
     for _ in range(MAX_STEPS):
@@ -227,14 +227,14 @@ def calibration_slope(
     return Slope(float(theta[1]), float(theta[1]) - half, float(theta[1]) + half)
 
 
-def _log_odds(chances: Array) -> Array:
+def _log_odds(probabilities: Array) -> Array:
     with np.errstate(divide="ignore"):
-        return np.clip(logit(chances), -MAX_LOG_ODDS, MAX_LOG_ODDS)
+        return np.clip(logit(probabilities), -MAX_LOG_ODDS, MAX_LOG_ODDS)
 
 
-def _binned(chances: Array, positive: NDArray[np.bool_], weights: Array) -> tuple[Array, Array, Array]:
+def _binned(probabilities: Array, positive: NDArray[np.bool_], weights: Array) -> tuple[Array, Array, Array]:
     """Log odds in bins, in order: their means, the rows in each, and those of the class."""
-    x = _log_odds(chances)
+    x = _log_odds(probabilities)
     span = float(np.ptp(x)) or 1.0
     place = np.minimum(((x - x.min()) / span * BINS).astype(np.intp), BINS - 1)
     sums = np.stack([np.bincount(place, one, minlength=BINS) for one in (weights * x, weights, weights * positive)])

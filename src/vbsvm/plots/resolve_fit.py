@@ -117,7 +117,7 @@ class Predicted:
     """
 
     scores: Array
-    chances: Array
+    probabilities: Array
     positive: NDArray[np.bool_]
     classes: tuple[str, str]
     weights: Array
@@ -131,9 +131,9 @@ class Predicted:
         own = 1 if len(fits) == 1 else k
         rest = None if len(fits) > 1 else one.classes[0]
         names = "the rest" if rest is None else str(rest), str(one.classes[1])
-        chances = np.exp(found.log_chances[:, own])
+        probabilities = np.exp(found.log_chances[:, own])
         margins = not one.spec.likelihood.normalised
-        return Predicted(found.scores[:, k], chances, found.truth == own, names, found.weights, True, margins)
+        return Predicted(found.scores[:, k], probabilities, found.truth == own, names, found.weights, True, margins)
 
 
 def predicted(what: str, fit: Any, X: Any = None, y: Any = None, class_: Any = None) -> Predicted:
@@ -166,14 +166,16 @@ def _predicted_left_out(what: str, fit: Any, class_: Any) -> Predicted:
 
 
 def _predicted_by_estimator(what: str, clf: Any, X: Any, y: Any, class_: Any) -> Predicted:
-    classes, scores, chances = clf.classes_, clf.decision_function(X), clf.predict_proba(X)
+    classes, scores, probabilities = clf.classes_, clf.decision_function(X), clf.predict_proba(X)
     if y is not None:
         _check_known(what, y, classes)
     if len(classes) == 2:
-        return _from_arrays(what, scores, chances[:, 1], y, classes[1], classes[0])
+        return _from_arrays(what, scores, probabilities[:, 1], y, classes[1], classes[0])
     k = _class_index(what, classes, class_)
     # Figures show scores in units of the margin, as for two classes.
-    return _from_arrays(what, scores[:, k] / select_fit(what, clf, class_).slope, chances[:, k], y, classes[k], None)
+    return _from_arrays(
+        what, scores[:, k] / select_fit(what, clf, class_).slope, probabilities[:, k], y, classes[k], None
+    )
 
 
 def _check_known(what: str, y: Any, classes: NDArray[Any]) -> None:
@@ -184,7 +186,7 @@ def _check_known(what: str, y: Any, classes: NDArray[Any]) -> None:
         )
 
 
-def _from_arrays(what: str, scores: Array, chances: Array, y: Any, positive: Any, negative: Any) -> Predicted:
+def _from_arrays(what: str, scores: Array, probabilities: Array, y: Any, positive: Any, negative: Any) -> Predicted:
     if y is None:
         raise ValueError(f"{what}: pass y, the known class of each row.")
     truth = np.asarray(y)
@@ -196,4 +198,4 @@ def _from_arrays(what: str, scores: Array, chances: Array, y: Any, positive: Any
             f"{what}: rows of both classes are needed; {positive!r} is the class of {is_positive.sum()} of them."
         )
     names = "the rest" if negative is None else str(negative), str(positive)
-    return Predicted(scores, chances, is_positive, names, np.ones(len(scores)))
+    return Predicted(scores, probabilities, is_positive, names, np.ones(len(scores)))

@@ -150,10 +150,12 @@ def calibration_checks(evaluation: Evaluation, found: Sequence[Predicted]) -> It
 
 
 def _calibration(found: Predicted, groups: NDArray[np.intp] | None) -> Check:
-    slope = calibration_slope(found.chances, found.positive, found.weights, groups)
+    slope = calibration_slope(found.probabilities, found.positive, found.weights, groups)
     told = f"the slope of the log odds is {slope.value:.2f} (95 % interval {slope.lower:.2f} to {slope.upper:.2f})"
     told = told.replace("-", "−") + ", and 1 is right"
-    predicted, observed = (float(np.average(one, weights=found.weights)) for one in (found.chances, found.positive))
+    predicted, observed = (
+        float(np.average(one, weights=found.weights)) for one in (found.probabilities, found.positive)
+    )
     average = f"on average {percent(predicted, 1)} are predicted as {found.classes[1]}, and {percent(observed, 1)} are"
     chance = CLEAR_Z * np.sqrt(observed * (1.0 - observed) / found.weights.sum())
     if abs(predicted - observed) > max(MAX_MEAN_ERROR, chance):
@@ -163,7 +165,7 @@ def _calibration(found: Predicted, groups: NDArray[np.intp] | None) -> Check:
     if slope.lower > 1.0 and slope.value > ACCEPTABLE_SLOPES[1]:
         return Check(False, f"Probabilities are too timid: {told}; {average}.")
     units, positive = [] if groups is None else [groups], found.positive.astype(np.float64)
-    part = misfit(parts_of(found.chances), found.chances, positive, found.weights, units)
+    part = misfit(parts_of(found.probabilities), found.probabilities, positive, found.weights, units)
     if part is not None:
         where = f"mean predicted probability {percent(part.predicted, 1)}, observed {percent(part.observed, 1)}"
         return Check(False, f"Probabilities are not calibrated: in a fifth of the observations {where}; {average}.")

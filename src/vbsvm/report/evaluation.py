@@ -189,10 +189,10 @@ def evaluate_given(fits: Sequence[Fit], found: Sequence[Predicted], owner: Owner
         return None
     if len(fits) == 1:
         one = found[0]
-        log_chances = np.stack([np.log1p(-one.chances), np.log(one.chances)], axis=1)
+        log_chances = np.stack([np.log1p(-one.probabilities), np.log(one.probabilities)], axis=1)
         truth, decided = (one.positive).astype(np.intp), (one.scores > 0).astype(np.intp)
     else:
-        log_chances = np.log(np.stack([one.chances for one in found], axis=1))
+        log_chances = np.log(np.stack([one.probabilities for one in found], axis=1))
         truth = np.stack([one.positive for one in found], axis=1).argmax(axis=1)
         values = np.stack([one.scores * fit.slope for one, fit in zip(found, fits, strict=True)], axis=1)
         decided = values.argmax(axis=1)

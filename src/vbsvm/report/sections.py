@@ -236,11 +236,11 @@ def coefficients(fit: Fit, key: str) -> Section:
 
 def selection(fit: Fit, gates: GateMap, key: str) -> Section:
     """Which inputs are in."""
-    chances = fit.inclusion_probability
+    probabilities = fit.inclusion_probability
     gated = fit.plan.shown(gates.gate_of) >= 0
     top = min(int(gated.sum()), estimates.MAX_INCLUDED)
-    n_in = int((chances[gated] > 0.5).sum())
-    between = int(((chances[gated] > 0.05) & (chances[gated] < 0.95)).sum())
+    n_in = int((probabilities[gated] > 0.5).sum())
+    between = int(((probabilities[gated] > 0.05) & (probabilities[gated] < 0.95)).sum())
     text = (
         f"{n_in} of {int(gated.sum())} inputs are more likely in than out (inclusion probability above ½); "
         f"{between or 'none'} of the probabilities {'lies' if between == 1 else 'lie'} between 0.05 and 0.95."

@@ -67,8 +67,8 @@ class DaskPartitions(Partitions):
     def sum(self, function: Callable[[Partition], Any], columns: Sequence[str] | None = None) -> Any:
         """Sum of a function over the partitions, each where it is."""
         if not self._parts:
-            hold = delayed(partial(_raw_partition, self._raw, columns))
-            self._parts = self._cluster.held([hold(number, part) for number, part in enumerate(self._delayed)])
+            read = delayed(partial(_raw_partition, self._raw, columns))
+            self._parts = self._cluster.held([read(number, part) for number, part in enumerate(self._delayed)])
         total = self._cluster.sum(partial(_apply, function), self._parts)
         self.check_memory(total)
         return total
@@ -96,16 +96,16 @@ class DaskPartitions(Partitions):
         """Let workers encode and keep the rows."""
         cluster = self._cluster
         encoded = cluster.each(partial(_encode_partition, encoder), self._parts)
-        counts = cluster.collected(cluster.each(lambda part: part is not None, encoded))
-        held = [part for part, there in zip(encoded, counts, strict=True) if there]
-        columns = cluster.sum(lambda part: part.columns, held)
-        none = np.empty(0, dtype=np.intp)
-        (rows,) = cluster.collected(cluster.each(lambda part: part.rows.take(none), held[:1]))
-        return EncodedData(encoder, rows, columns, remote=WorkerRows(cluster, held, columns))
+        flags = cluster.collected(cluster.each(lambda part: part is not None, encoded))
+        nonempty = [part for part, has_rows in zip(encoded, flags, strict=True) if has_rows]
+        columns = cluster.sum(lambda part: part.columns, nonempty)
+        no_rows = np.empty(0, dtype=np.intp)
+        (rows,) = cluster.collected(cluster.each(lambda part: part.rows.take(no_rows), nonempty[:1]))
+        return EncodedData(encoder, rows, columns, remote=WorkerRows(cluster, nonempty, columns))
 
 
 @final
-class EncodedPart:
+class EncodedPartition:
     """Encoded rows of a partition in a worker, and the summary of their columns.
 
     Sums over them are to have the same bits wherever they came from.
@@ -117,12 +117,12 @@ class EncodedPart:
     @property
     def all_rows(self) -> EncodedRows:
         """The rows, all at once."""
-        everything = slice(0, len(self.rows.weights))
-        return EncodedRows(self.rows.encoded, self.rows.weights, lambda: [everything], self.rows.signs[0])
+        all_rows = slice(0, len(self.rows.weights))
+        return EncodedRows(self.rows.encoded, self.rows.weights, lambda: [all_rows], self.rows.labels[0])
 
     def __reduce__(self) -> tuple[Any, ...]:
         """By what it was made of, so that what arrives elsewhere is settled as well."""
-        return EncodedPart, (self.rows, self.columns)
+        return EncodedPartition, (self.rows, self.columns)
 
     def __sizeof__(self) -> int:
         """Bytes that would have to move."""
@@ -156,8 +156,8 @@ class WorkerRows:
         """The task of a model with its rows, which stay in the workers."""
         like, links = task.table, np.empty(0, dtype=np.intp)
         if like.missing_inputs is not None:
-            known = task.missing_data.all_inputs.pairs
-            links = np.array([known.index(pair) for pair in like.missing_inputs.inputs.pairs], dtype=np.intp)
+            pairs = task.missing_data.all_inputs.pairs
+            links = np.array([pairs.index(pair) for pair in like.missing_inputs.inputs.pairs], dtype=np.intp)
 
         def source(weights: Callable[[LabelledRows], Any]) -> Distributed:
             memories = self.cluster.each(partial(_memory_source, like, links, number, weights), self.parts)
@@ -198,7 +198,7 @@ def _apply(function: Callable[[Partition], Any], part: Partition) -> Any:
         return function(part)
 
 
-def _encode_partition(encoder: Encoder, part: Partition) -> EncodedPart | None:
+def _encode_partition(encoder: Encoder, part: Partition) -> EncodedPartition | None:
     """The encoded rows of a partition; sums over columns are formed where these begin as all arrays do."""
     with part.error_context():
         rows = encoder(part)
@@ -206,44 +206,44 @@ def _encode_partition(encoder: Encoder, part: Partition) -> EncodedPart | None:
             return None
         rows = _aligned(rows)
         columns = encoder.columns(rows)
-    return EncodedPart(rows.sorted_by_level() if encoder.in_order else rows, columns)
+    return EncodedPartition(rows.sorted_by_level() if encoder.in_order else rows, columns)
 
 
 def _aligned(rows: LabelledRows) -> LabelledRows:
     """The rows in arrays that begin where arrays do, without their numbers in the data."""
     encoded = replace(rows.encoded, table=settled(rows.encoded.table))
-    return replace(rows, encoded=encoded, weights=settled(rows.weights), given=None)
+    return replace(rows, encoded=encoded, weights=settled(rows.weights), row_numbers=None)
 
 
 def _squares_over_sample_weights(rows: LabelledRows) -> Array:
     """Squares of the weights in units of those of the sample."""
-    own: Any = rows.sample_weights
-    return np.divide(np.square(rows.weights), own, out=np.zeros(len(own)), where=own > 0)
+    base: Any = rows.sample_weights
+    return np.divide(np.square(rows.weights), base, out=np.zeros(len(base)), where=base > 0)
 
 
 def _memory_source(
-    like: Memory,
+    template: Memory,
     links: NDArray[np.intp],
     number: int,
     weights: Callable[[LabelledRows], Any],
-    part: EncodedPart,
+    part: EncodedPartition,
 ) -> Memory:
     """The source of a partition for a model; ``links`` are the multipliers that its missing inputs have."""
-    rows, encoded, incomplete = part.rows, part.rows.encoded, like.missing_inputs
+    rows, encoded, incomplete = part.rows, part.rows.encoded, template.missing_inputs
     if incomplete is not None:
         multipliers = np.empty((len(rows.weights), 0))
         if encoded.multipliers is not None:
             multipliers = encoded.multipliers[:, links]
-        beside = np.column_stack(rows.signs)[:, : incomplete.beside.shape[1]]
-        incomplete = replace(incomplete, multipliers=multipliers, beside=beside)
+        auxiliary = np.column_stack(rows.labels)[:, : incomplete.beside.shape[1]]
+        incomplete = replace(incomplete, multipliers=multipliers, beside=auxiliary)
     groupings = tuple(
         replace(grouping, index=index, has_unseen=bool((index == UNSEEN).any()))
-        for grouping, index in zip(like.groupings, encoded.levels, strict=True)
+        for grouping, index in zip(template.groupings, encoded.levels, strict=True)
     )
     return replace(
-        like,
+        template,
         X=encoded.table,
-        signs=rows.signs[number],
+        signs=rows.labels[number],
         weights=weights(rows),
         groupings=groupings,
         missing_inputs=incomplete,

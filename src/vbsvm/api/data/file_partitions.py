@@ -29,11 +29,13 @@ class TableColumns:
     weights: str | None
 
     @staticmethod
-    def of(names: list[str], target: str, features: Sequence[str] | None, weights: str | None) -> "TableColumns":
+    def from_names(
+        names: list[str], target: str, features: Sequence[str] | None, weights: str | None
+    ) -> "TableColumns":
         """Refuse columns that the files do not have."""
-        for what, name in (("target", target), ("weights", weights)):
+        for role, name in (("target", target), ("weights", weights)):
             if name is not None:
-                _check_column(names, name, what)
+                _check_column(names, name, role)
         taken = {target, weights}
         if features is None:
             chosen = [name for name in names if name not in taken]
@@ -55,7 +57,7 @@ class TableColumns:
             _check_column(list(self.features), group, "group")
         labels = [name for name in (self.target, self.weights) if name is not None]
         single = all(types[name] == FLOAT32 for name in self.features)
-        about = {"target": self.target, "features": self.features, "weights": self.weights}
+        key = {"target": self.target, "features": self.features, "weights": self.weights}
         return {
             "columns": (*self.features, *labels),
             "label_columns": labels if group is None else [*labels, group],
@@ -64,7 +66,7 @@ class TableColumns:
             "target": f"The target {self.target!r}",
             "weights": self.weights or "sample_weight",
             "no_rows": "The files hold no rows of positive weight.",
-            "about": {"kind": "table", **about, "group": group, "class_weight": class_weight},
+            "about": {"kind": "table", **key, "group": group, "class_weight": class_weight},
         }
 
     def __call__(self, frame: Any) -> RawTable:
@@ -111,8 +113,8 @@ class FilePartitions(Partitions):
     def read(self, reader: Reader) -> EncodedData:
         """The encoded rows: found in the cache, or learned and written now."""
         files, opened = self.files, self.opened
-        about = {"files": opened.stamps, "types": opened.types, "signs": (files.sep, files.decimal), **reader.about}
-        cache = Cache.of(files.cache, about, files.limit)
+        key = {"files": opened.stamps, "types": opened.types, "signs": (files.sep, files.decimal), **reader.about}
+        cache = Cache.of(files.cache, key, files.limit)
         rows = cache.found()
         log.info("encoded rows %s", f"are written to {cache.root}" if rows is None else f"were found in {cache.root}")
         if rows is None:
@@ -129,7 +131,7 @@ class FilePartitions(Partitions):
         """Encode the rows that count, piece by piece; they are sorted by the levels of the last factor."""
         names = encoder.reader.columns
         counts = encoder.counts or self.sum(encoder.count, names)
-        places, arrays, summary, n_before = SortedPlaces(counts.by_level), {}, None, 0
+        row_order, arrays, summary, n_before = SortedPlaces(counts.by_level), {}, None, 0
         for part in self.parts(names, "Encoding"):
             with part.error_context():
                 rows = encoder(part)
@@ -140,16 +142,16 @@ class FilePartitions(Partitions):
             if not encoder.in_order:  # a table's rows have no numbers of their own in files
                 values.pop("given", None)
             if not arrays:
-                for name, one in values.items():
-                    same = name in ("weights", "own") and one.strides == (0,)
-                    shape = (1 if same else counts.n_rows, *one.shape[1:])
-                    arrays[name] = writer.array(name, shape, encoder.dtype if name == "X" else one.dtype)
-            where = places.of(len(rows.weights), rows.encoded.levels[-1] if rows.encoded.levels else None)
+                for name, value in values.items():
+                    same = name in ("weights", "own") and value.strides == (0,)
+                    shape = (1 if same else counts.n_rows, *value.shape[1:])
+                    arrays[name] = writer.array(name, shape, encoder.dtype if name == "X" else value.dtype)
+            row_index = row_order.of(len(rows.weights), rows.encoded.levels[-1] if rows.encoded.levels else None)
             for name, array in arrays.items():
-                array[where if len(array) == counts.n_rows else slice(None)] = values[name][: len(array)]
+                array[row_index if len(array) == counts.n_rows else slice(None)] = values[name][: len(array)]
             summary = columns if summary is None else summary + columns
             n_before += rows.n_user_rows
-            writer.wrote(sum(one.nbytes for one in values.values()))
+            writer.wrote(sum(value.nbytes for value in values.values()))
         writer.finish({"learned": encoder.learned, "columns": summary})
 
 
@@ -158,8 +160,8 @@ def _encoded(reader: Reader, rows: CachedRows) -> EncodedData:
     return EncodedData(encoder, LabelledRows.from_arrays(dict(rows.arrays)), rows.learned["columns"], rows.pages)
 
 
-def _check_column(names: list[str], name: Any, what: str) -> None:
+def _check_column(names: list[str], name: Any, role: str) -> None:
     if name not in names:
         raise ValueError(
-            f"{what}: the files have no column {name!r}; they have {listed(names)}.{meant(str(name), names)}"
+            f"{role}: the files have no column {name!r}; they have {listed(names)}.{meant(str(name), names)}"
         )

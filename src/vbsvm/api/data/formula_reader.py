@@ -107,14 +107,14 @@ class FormulaReader:
 
     def summary(self, part: Partition) -> Any:
         """Summary of a partition; rows in memory are all there are, and stay as they are."""
-        counted = self.used_rows(part.raw)
+        used = self.used_rows(part.raw)
         if self.resident:
-            frame = frames.take(part.raw, self.parts.columns, counted.rows, may_miss=self.parts.inputs)
-            return replace(counted, frame=frame)
-        if not len(counted.weights):
-            return UsedSummary(None, counted.n_dropped)
-        summary = self._needs.summary(part.raw, counted.rows, counted.weights, part.first)
-        return UsedSummary(summary, counted.n_dropped)
+            frame = frames.take(part.raw, self.parts.columns, used.rows, may_miss=self.parts.inputs)
+            return replace(used, frame=frame)
+        if not len(used.weights):
+            return UsedSummary(None, used.n_dropped)
+        summary = self._needs.summary(part.raw, used.rows, used.weights, part.first)
+        return UsedSummary(summary, used.n_dropped)
 
     def learn(self, summary: Any) -> "FormulaEncoder":
         """What the terms mean."""
@@ -126,12 +126,12 @@ class FormulaReader:
         frame = total.frame()
         classes, _ = self._outcome(frame)
         design, centred = total.learn(self.standardize)
-        gaps = {str(name): bool(gap) for name, gap in frame.isna().any().items()}
+        has_missing = {str(name): bool(gap) for name, gap in frame.isna().any().items()}
         factors, counts = design.plan.factors, None
-        if not any(gaps[name] for name in design.categories.names):
-            at = total.needs.factors.index(factors[-1].columns) if factors else None
-            counts = RowCounts(total.n_rows, None if at is None else total.groups[at].counts)
-        incomplete = any(gaps[name] for name in self.parts.inputs)
+        if not any(has_missing[name] for name in design.categories.names):
+            last_factor = total.needs.factors.index(factors[-1].columns) if factors else None
+            counts = RowCounts(total.n_rows, None if last_factor is None else total.groups[last_factor].counts)
+        incomplete = any(has_missing[name] for name in self.parts.inputs)
         return FormulaEncoder(self, design, centred, classes, summary.n_dropped, incomplete, counts)
 
     def encoder(self, learned: dict[str, Any]) -> "FormulaEncoder":
@@ -163,14 +163,14 @@ class FormulaReader:
     def _complete_weights(self, data: Any, n_rows: int) -> tuple[Array, int]:
         """Weights of the rows, 0 for those that miss something; and how many these are that would have counted."""
         masks = frames.missing_rows(data, self.parts.columns)
-        given: Any = self.weights
-        if isinstance(given, str):
-            given = frames.take(data, [given], may_miss=[given])[given].to_numpy()
+        raw: Any = self.weights
+        if isinstance(raw, str):
+            raw = frames.take(data, [raw], may_miss=[raw])[raw].to_numpy()
         unknown = np.zeros(n_rows, dtype=bool)
-        if np.shape(given) == unknown.shape:
-            unknown = frames.missing_rows({"weights": given}, ["weights"])["weights"]
-            given = np.where(unknown, 0.0, given)
-        weights = label_checks.read_weights(given, n_rows, "weights", may_all_be_zero=not self.resident)
+        if np.shape(raw) == unknown.shape:
+            unknown = frames.missing_rows({"weights": raw}, ["weights"])["weights"]
+            raw = np.where(unknown, 0.0, raw)
+        weights = label_checks.read_weights(raw, n_rows, "weights", may_all_be_zero=not self.resident)
         complete = ~np.logical_or.reduce([*masks.values()])
         if self.resident and not (weights[complete] > 0).any():
             worst = max(masks, key=lambda name: int(masks[name].sum()))
@@ -183,17 +183,17 @@ class FormulaReader:
     def _outcome(self, frame: "pd.DataFrame") -> tuple[NDArray[Any], Array]:
         """The two classes, ``positive`` against the rest, and ±1 for each row."""
         name = self.parts.outcome
-        classes, signs = label_checks.read_outcome(name, frame[name], self.positive)
-        label_checks.check_both_classes(signs, name)
-        return classes, signs
+        classes, y = label_checks.read_outcome(name, frame[name], self.positive)
+        label_checks.check_both_classes(y, name)
+        return classes, y
 
     def _learn_in_memory(self, rows: UsedRows) -> "FormulaEncoder":
         """What the terms mean, from all rows, which are encoded on the way."""
         assert rows.frame is not None
-        classes, signs = self._outcome(rows.frame)
-        how = column_sampler(self.imputation, signs, rows.weights)
-        design, centred, encoded = learning.learn(self.parts, rows.frame, rows.weights, self.standardize, how)
-        labelled = _labelled(encoded, signs, rows.weights, rows.frame.index.to_numpy(dtype=np.intp))
+        classes, y = self._outcome(rows.frame)
+        sampler = column_sampler(self.imputation, y, rows.weights)
+        design, centred, encoded = learning.learn(self.parts, rows.frame, rows.weights, self.standardize, sampler)
+        labelled = _labelled(encoded, y, rows.weights, rows.frame.index.to_numpy(dtype=np.intp))
         return FormulaEncoder(self, design, centred, classes, rows.n_dropped, encoded=labelled)
 
 
@@ -227,27 +227,27 @@ class FormulaEncoder:
         """The rows of a partition, or None where none counts."""
         if self.encoded is not None:
             return self._with_draw_weights(self.encoded)
-        counted = self.reader.used_rows(part.raw)
-        if not len(counted.weights):
+        used = self.reader.used_rows(part.raw)
+        if not len(used.weights):
             return None
         name, design = self.reader.parts.outcome, self.formula
-        frame = design.taken(part.raw, counted.rows)
+        frame = design.taken(part.raw, used.rows)
         encoded = design.encode(frame)
-        outcome = frames.take(part.raw, [name], counted.rows)[name]
-        signs = np.where((outcome == self.classes[1]).to_numpy(dtype=bool), 1.0, -1.0)
+        outcome = frames.take(part.raw, [name], used.rows)[name]
+        y = np.where((outcome == self.classes[1]).to_numpy(dtype=bool), 1.0, -1.0)
         if encoded.candidates is None and self.counts is None:
             levels = design.categories.known_levels(frame)
             encoded = replace(encoded, candidates=Candidates(np.arange(len(levels)), levels))
         if encoded.multipliers is None and self.incomplete:
             encoded = replace(encoded, multipliers=np.zeros((len(encoded.table), len(design.linear.links))))
-        return _labelled(encoded, signs, counted.weights, frame.index.to_numpy(dtype=np.intp) + part.first)
+        return _labelled(encoded, y, used.weights, frame.index.to_numpy(dtype=np.intp) + part.first)
 
     def count(self, part: Partition) -> RowCounts | None:
         """Number of rows when those that miss categories have been written out."""
-        counted, design = self.reader.used_rows(part.raw), self.formula
-        if not len(counted.weights):
+        used, design = self.reader.used_rows(part.raw), self.formula
+        if not len(used.weights):
             return None
-        frame = design.taken(part.raw, counted.rows)
+        frame = design.taken(part.raw, used.rows)
         missing = np.stack([frame[name].isna().to_numpy() for name in design.categories.names], axis=1)
         n_candidates, by_level = design.categories.n_candidates(frame, missing), None
         if design.plan.factors:
@@ -286,13 +286,13 @@ class FormulaEncoder:
             plan = self._scaled(self.columns(rows)).plan
             design = design_rows(plan.recipe, encoded.table)[:, : plan.n_fixed]
             wiggly = slice(plan.recipe.first + plan.n_shown, plan.n_fixed)
-            weights = log_weights(design, rows.signs[0], rows.weights, candidates, wiggly)
+            weights = log_weights(design, rows.labels[0], rows.weights, candidates, wiggly)
         return replace(rows, encoded=replace(encoded, candidates=replace(candidates, log_weights=weights)))
 
 
-def _labelled(encoded: Encoded, signs: Array, weights: Array, given: NDArray[np.intp]) -> LabelledRows:
+def _labelled(encoded: Encoded, y: Array, weights: Array, row_numbers: NDArray[np.intp]) -> LabelledRows:
     """Encoded rows with labels, weights and numbers, which candidates have from their row."""
     if encoded.candidates is not None:
         row = encoded.candidates.row
-        signs, weights, given = signs[row], weights[row], given[row]
-    return LabelledRows(encoded, (signs,), weights, given=given)
+        y, weights, row_numbers = y[row], weights[row], row_numbers[row]
+    return LabelledRows(encoded, (y,), weights, row_numbers=row_numbers)

@@ -87,8 +87,8 @@ def read_table(
     columns = list(_columns(table))
     if reset:
         counted = _positive_weight(sample_weight, len(columns[0][1]))
-        found = [(name, cells) for name, cells, dtype in columns if one_hot.is_category(dtype, cells)]
-        estimator.levels_ = {name: one_hot.learn(name, cells, counted) for name, cells in found}
+        categorical = [(name, cells) for name, cells, dtype in columns if one_hot.is_category(dtype, cells)]
+        estimator.levels_ = {name: one_hot.learn(name, cells, counted) for name, cells in categorical}
     encoded, new = one_hot.encode([(name, cells) for name, cells, _ in columns], estimator.levels_)
     if new and not reset:
         _warn_of_new_levels(columns, new)
@@ -115,12 +115,12 @@ def _positive_weight(sample_weight: Any, n_rows: int) -> NDArray[np.bool_]:
 
 
 def _warn_of_new_levels(columns: Sequence[tuple[Any, NDArray[Any], Any]], new: dict[Any, int]) -> None:
-    said = [
+    shown = [
         f"{name!r} ({values.shown(cells[new[name]])} in row {new[name]})" for name, cells, _ in columns if name in new
     ]
     warnings.warn(
-        f"Levels that fit has not seen in {listed(said)[1:-1]}: they are taken as missing, and inferred from the other "
-        "inputs of their rows.",
+        f"Levels that fit has not seen in {listed(shown)[1:-1]}: they are taken as missing, and inferred from the "
+        "other inputs of their rows.",
         UserWarning,
         stacklevel=6,
     )
@@ -144,9 +144,9 @@ def _validated(estimator: BaseEstimator, X: Any, *labels: Any, **options: Any) -
     try:
         return validate_data(estimator, X, *labels, **options)
     except ValueError as error:
-        known = [str(name) for name in getattr(estimator, "feature_names_in_", ())]
-        given = [str(name) for name in getattr(X, "columns", ())]
-        hints = [other_form(name, given) for name in known if name not in given]
+        fitted_names = [str(name) for name in getattr(estimator, "feature_names_in_", ())]
+        names = [str(name) for name in getattr(X, "columns", ())]
+        hints = [other_form(name, names) for name in fitted_names if name not in names]
         if "feature names" not in str(error) or not any(hints):
             raise
         raise ValueError(f"{str(error).rstrip()}\n{next(filter(None, hints))}") from error
@@ -178,9 +178,9 @@ def group_column(X: Any, group: str | int) -> NDArray[Any]:
 
 
 def _checked_groups(members: NDArray[Any], group: str | int) -> NDArray[Any]:
-    gone = values.missing(members)
-    if gone.any():
-        raise ValueError(f"The group of row {int(np.argmax(gone))} is missing in column {group!r}. Drop such rows.")
+    missing = values.missing(members)
+    if missing.any():
+        raise ValueError(f"The group of row {int(np.argmax(missing))} is missing in column {group!r}. Drop such rows.")
     return group_labels(members, group)
 
 
@@ -195,9 +195,9 @@ def _canonical_csr(table: Any) -> Any:
     """A sparse table as a CSR array that names each cell once; one that is nearly full takes less room as an array."""
     if not issparse(table):
         return table
-    found = canonical(table)
-    full = found.nnz > MAX_DENSITY * found.shape[0] * found.shape[1] and np.isfinite(found.data).all()
-    return found.toarray() if full else found
+    csr = canonical(table)
+    is_dense = csr.nnz > MAX_DENSITY * csr.shape[0] * csr.shape[1] and np.isfinite(csr.data).all()
+    return csr.toarray() if is_dense else csr
 
 
 def _empty_header(X: Any) -> Any:

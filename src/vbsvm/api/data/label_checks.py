@@ -28,9 +28,9 @@ def read_labels(y: Any) -> Any:
         return y
     if labels.ndim == 0:
         raise TypeError(f"y must hold one label for each row, as a list or an array; got {values.named(type(y))}.")
-    gone = values.missing(labels)
-    if gone.any():
-        row = int(np.argmax(gone))
+    missing = values.missing(labels)
+    if missing.any():
+        row = int(np.argmax(missing))
         raise ValueError(f"y contains NaN or None: the label of row {row} is missing. Drop such rows.")
     kinds = values.kinds_of(labels)
     if values.COMPLEX in kinds:
@@ -52,8 +52,8 @@ def _labels_of_objects(labels: NDArray[Any]) -> NDArray[Any]:
     types = (str, bool, int, float, np.bool_, np.integer, np.floating, np.datetime64)
     for row, label in enumerate(labels):
         if not isinstance(label, types) or isinstance(label, np.timedelta64) or values.beyond_64_bits(label):
-            what = f"{values.shown(label)} ({type(label).__name__})"
-            raise TypeError(f"y holds {what} in row {row}: make its labels text, or numbers of up to 64 bits.")
+            label_text = f"{values.shown(label)} ({type(label).__name__})"
+            raise TypeError(f"y holds {label_text} in row {row}: make its labels text, or numbers of up to 64 bits.")
     kinds = [values.kind_of(type(label)).replace(values.TRUTH, values.NUMBER) for label in labels]
     row = next((row for row, kind in enumerate(kinds) if kind != kinds[0]), None)
     if row is not None:
@@ -98,14 +98,14 @@ def read_weights(
     """Give one weight a row; equal weights take no memory. Some of the rows alone may all have a weight of 0."""
     if sample_weight is None:
         return np.broadcast_to(np.float64(1.0), n_rows)
-    given = _weights(sample_weight, name)
-    weights = np.full(n_rows, given) if given.ndim == 0 else given
+    raw = _weights(sample_weight, name)
+    weights = np.full(n_rows, raw) if raw.ndim == 0 else raw
     if weights.shape != (n_rows,):
         raise ValueError(f"{name} has the shape {weights.shape}; there are {n_rows} rows, so ({n_rows},) is needed.")
     bad = np.flatnonzero(~np.isfinite(weights))
     if len(bad):
-        what = "NaN" if np.isnan(weights[bad[0]]) else "infinity"
-        raise ValueError(f"{name} contains {what} in row {bad[0]}; leave the row out, or give it a weight of 0.")
+        bad_value = "NaN" if np.isnan(weights[bad[0]]) else "infinity"
+        raise ValueError(f"{name} contains {bad_value} in row {bad[0]}; leave the row out, or give it a weight of 0.")
     if weights.min(initial=0.0) < 0:
         row = int(np.argmin(weights))
         raise ValueError(f"{name} is negative in row {row} ({weights[row]:g}); weights are counts of rows.")
@@ -114,11 +114,11 @@ def read_weights(
     return check_counts(weights)
 
 
-def _weights(given: Any, name: str) -> Array:
+def _weights(raw: Any, name: str) -> Array:
     """Weights as floats, or one number for all; NaN where they are masked or missing."""
-    weights = values.array_of(given)
+    weights = values.array_of(raw)
     if weights.ndim == 0 and weights.dtype.kind not in "biuf":
-        raise TypeError(f"{name} must hold one number for each row; got {values.named(type(given))}.")
+        raise TypeError(f"{name} must hold one number for each row; got {values.named(type(raw))}.")
     return weights.astype(np.float64) if weights.ndim != 1 else values.as_floats(weights, name)
 
 
@@ -190,9 +190,9 @@ def _labels(negative: Any, positive: Any) -> NDArray[Any]:
     return np.array([negative, positive], dtype=object)
 
 
-def check_both_classes(signs: Array, outcome: str) -> None:
+def check_both_classes(y: Array, outcome: str) -> None:
     """Refuse an outcome of one class only."""
-    if len(signs) == 0 or signs.min() == signs.max():
+    if len(y) == 0 or y.min() == y.max():
         raise ValueError(f"The outcome {outcome!r} has only one class in the rows of positive weight; two are needed.")
 
 

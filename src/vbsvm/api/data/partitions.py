@@ -68,23 +68,23 @@ class LabelledRows:
     """Encoded rows with their labels ±1 in each model, and their weights.
 
     ``weights`` are multiplied by those of classes; ``sample_weights`` are not, and None where classes have none.
-    ``given`` are the numbers of the rows in the user's data, where these are others.
+    ``row_numbers`` are those of the rows in the user's data, where these are others.
     """
 
     encoded: Encoded
-    signs: tuple[Array, ...]
+    labels: tuple[Array, ...]
     weights: Array
     sample_weights: Array | None = None
-    given: NDArray[np.intp] | None = None
+    row_numbers: NDArray[np.intp] | None = None
 
-    def take(self, which: NDArray[np.intp]) -> "LabelledRows":
+    def take(self, row_index: NDArray[np.intp]) -> "LabelledRows":
         """Some rows, or all in another order."""
         return LabelledRows(
-            self.encoded.take(which),
-            tuple(signs[which] for signs in self.signs),
-            self.weights[which],
-            None if self.sample_weights is None else self.sample_weights[which],
-            None if self.given is None else self.given[which],
+            self.encoded.take(row_index),
+            tuple(y[row_index] for y in self.labels),
+            self.weights[row_index],
+            None if self.sample_weights is None else self.sample_weights[row_index],
+            None if self.row_numbers is None else self.row_numbers[row_index],
         )
 
     def sorted_by_level(self) -> "LabelledRows":
@@ -114,11 +114,11 @@ class LabelledRows:
             "X": encoded.table,
             "weights": self.weights,
             "own": self.sample_weights,
-            "given": self.given,
+            "given": self.row_numbers,
             "multipliers": encoded.multipliers,
             "row": None if candidates is None else candidates.row + n_before,
             "levels": None if candidates is None else candidates.levels,
-            **{f"signs{k}": signs for k, signs in enumerate(self.signs)},
+            **{f"signs{k}": y for k, y in enumerate(self.labels)},
             **{f"groups{k}": levels for k, levels in enumerate(encoded.levels)},
         }
         return {name: array for name, array in arrays.items() if array is not None}
@@ -143,7 +143,7 @@ class LabelledRows:
             return parts[0]
         before = np.cumsum([0, *(rows.n_user_rows for rows in parts)])
         pieces = [rows.arrays(int(n)) for rows, n in zip(parts, before, strict=False)]
-        return LabelledRows.from_arrays({name: np.concatenate([one[name] for one in pieces]) for name in pieces[0]})
+        return LabelledRows.from_arrays({name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]})
 
 
 @final
@@ -236,10 +236,8 @@ class Partitions(ABC):
                 if encoded is not None:
                     rows.append(encoded)
                     columns.append(encoder.columns(encoded))
-        concatenated = LabelledRows.concatenated(rows)
-        return EncodedData(
-            encoder, concatenated.sorted_by_level() if encoder.in_order else concatenated, reduce(add, columns)
-        )
+        joined = LabelledRows.concatenated(rows)
+        return EncodedData(encoder, joined.sorted_by_level() if encoder.in_order else joined, reduce(add, columns))
 
     def read(self, reader: Reader) -> EncodedData:
         """Learn from all rows how they are encoded, and encode them."""

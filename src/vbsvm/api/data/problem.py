@@ -57,7 +57,7 @@ class Problem:
         return self.data.encoder.classes
 
     @property
-    def _class_pairs(self) -> list[NDArray[Any]]:
+    def _label_pairs(self) -> list[NDArray[Any]]:
         """Labels of each model's negative and positive class; None stands for the rest."""
         if len(self.classes) == 2:
             return [self.classes]
@@ -65,8 +65,8 @@ class Problem:
 
     def _labels(self) -> Array:
         """Columns that tell the classes: all but one of the models' labels, or the only ones."""
-        signs = self.data.rows.signs
-        return np.column_stack(signs[: max(1, len(signs) - 1)])
+        labels = self.data.rows.labels
+        return np.column_stack(labels[: max(1, len(labels) - 1)])
 
     def tasks(self) -> list[Task]:
         """Decide how missing values are treated and how rows lie in memory; refuse what can't be fitted."""
@@ -78,7 +78,7 @@ class Problem:
         row_statistics, missing = data.remote, ranges.incomplete
         if row_statistics is None:
             row_statistics = EncodedRows(
-                encoded, rows.weights, lambda: runs(n_rows, data.pages, row_bytes), rows.signs[0]
+                encoded, rows.weights, lambda: runs(n_rows, data.pages, row_bytes), rows.labels[0]
             )
         missing_data = plan_missing_data(
             self.imputation, plan, encoded, missing, design.terms, row_statistics, self._labels, design.known_levels
@@ -87,10 +87,10 @@ class Problem:
         validation.check_gates(spec, plan)
         source = self._source(spec, missing_data)
         validation.check_model_size(plan, spec, source)
-        about = design.formula, data.encoder.n_dropped, rows.sample_weights, rows.given
+        shared = design.formula, data.encoder.n_dropped, rows.sample_weights, rows.row_numbers
         tasks = [
-            Task(spec, plan, missing_data, replace(source, signs=signs), labels, *about)
-            for signs, labels in zip(rows.signs, self._class_pairs, strict=True)
+            Task(spec, plan, missing_data, replace(source, signs=y), classes, *shared)
+            for y, classes in zip(rows.labels, self._label_pairs, strict=True)
         ]
         remote = data.remote
         return tasks if remote is None else [remote.with_rows(task, number) for number, task in enumerate(tasks)]
@@ -99,10 +99,10 @@ class Problem:
         """The rows, in the layout that suits the model."""
         plan, rows, encoded = self.design.plan, self.data.rows, self.data.rows.encoded
         if issparse(encoded.table):
-            return _with_layout(spec, Sparse.from_data(encoded.table, rows.signs[0], rows.weights, plan.recipe))
+            return _with_layout(spec, Sparse.from_data(encoded.table, rows.labels[0], rows.weights, plan.recipe))
         source = Memory(
             encoded.table,
-            rows.signs[0],
+            rows.labels[0],
             rows.weights,
             plan.recipe,
             tuple(map(Grouping.of, plan.factors, encoded.levels)),

@@ -40,22 +40,22 @@ class RawTable:
 class ReadTable:
     """Rows of a table as numbers, labels and weights, and the group of each row where there is one.
 
-    ``given`` are the numbers of the rows in the user's data, where these are others.
+    ``row_numbers`` are those of the rows in the user's data, where these are others.
     """
 
     X: Any
     y: NDArray[Any]
     weights: Array
     members: NDArray[Any] | None = None
-    given: NDArray[np.intp] | None = None
+    row_numbers: NDArray[np.intp] | None = None
 
     def without_zero_weights(self) -> "ReadTable":
         """The same without rows of weight 0."""
         if self.weights.all():
             return self
-        kept = np.flatnonzero(self.weights)
-        members = None if self.members is None else self.members[kept]
-        return ReadTable(self.X[kept], self.y[kept], self.weights[kept], members, kept)
+        row_index = np.flatnonzero(self.weights)
+        members = None if self.members is None else self.members[row_index]
+        return ReadTable(self.X[row_index], self.y[row_index], self.weights[row_index], members, row_index)
 
 
 @final
@@ -99,7 +99,7 @@ class TableReader:
     no_rows: str = "X has no row of positive weight: nothing is left to fit."
 
     @staticmethod
-    def of(estimator: Any, prior: Prior, **settings: Any) -> "TableReader":
+    def from_estimator(estimator: Any, prior: Prior, **settings: Any) -> "TableReader":
         """The reader of the columns that an estimator has learned, by its parameters."""
         return TableReader(
             validation.column_names(estimator),
@@ -189,12 +189,12 @@ class TableEncoder:
             return None
         codes = label_checks.class_codes(self.classes, rows.y)
         positive = (1,) if len(self.classes) == 2 else range(len(self.classes))
-        signs = tuple(np.where(codes == k, 1.0, -1.0) for k in positive)
+        labels = tuple(np.where(codes == k, 1.0, -1.0) for k in positive)
         levels = () if rows.members is None or self.levels is None else (self.levels.encode([rows.members]),)
-        weights, own = rows.weights, None
+        weights, sample_weights = rows.weights, None
         if self.factors is not None:
-            weights, own = label_checks.check_counts(weights * self.factors[codes]), weights
-        return LabelledRows(Encoded(rows.X, levels), signs, weights, own, rows.given)
+            weights, sample_weights = label_checks.check_counts(weights * self.factors[codes]), weights
+        return LabelledRows(Encoded(rows.X, levels), labels, weights, sample_weights, rows.row_numbers)
 
     def count(self, part: Partition) -> RowCounts | None:
         """Not asked for, as the counts are known."""
@@ -204,7 +204,7 @@ class TableEncoder:
         """Summary of the columns; infinity is refused by row and column."""
         X = rows.encoded.table
         columns = (sparse_summary if issparse(X) else ColumnSummary.of)(X, rows.column_weights)
-        validation.check_finite_columns(X, rows.weights, columns.ranges, self.reader.names, rows.given)
+        validation.check_finite_columns(X, rows.weights, columns.ranges, self.reader.names, rows.row_numbers)
         return columns
 
     def design(self, columns: ColumnSummary, rows: LabelledRows) -> Design:
