@@ -281,12 +281,12 @@ def _hint_at_numbers(column: Any) -> None:
     """Say so where nearly all of a text column could be read as numbers: a sign for missing values made it text."""
     import pandas as pd
 
-    known = column.dropna()
-    words = known[pd.isna(pd.to_numeric(known, errors="coerce"))].unique()
-    if len(words) and len(words) < MAX_WORDS and len(words) < 0.5 * known.nunique():
-        told = ", ".join(map(repr, words))
+    observed = column.dropna()
+    words = observed[pd.isna(pd.to_numeric(observed, errors="coerce"))].unique()
+    if len(words) and len(words) < MAX_WORDS and len(words) < 0.5 * observed.nunique():
+        listed = ", ".join(map(repr, words))
         say(
-            f"Note: column {column.name!r} is read as text because of {told} among its numbers. If that means a "
+            f"Note: column {column.name!r} is read as text because of {listed} among its numbers. If that means a "
             "missing value, leave the cell empty.",
             err=True,
         )

@@ -64,10 +64,10 @@ def is_terminal() -> bool:
 
 def with_cli_options(message: object) -> str:
     """A message in one line, with options in place of Python's objects."""
-    told = visible(" ".join(str(message).split()))
+    text = visible(" ".join(str(message).split()))
     for pattern, option in OPTIONS:
-        told = re.sub(pattern, option, told)
-    return told
+        text = re.sub(pattern, option, text)
+    return text
 
 
 @contextmanager
@@ -76,10 +76,10 @@ def warnings_in_a_line() -> Iterator[None]:
     shown: set[str] = set()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        told = with_cli_options(message)
-        if told not in shown:
-            shown.add(told)
-            say(f"Warning: {told}", err=True)
+        text = with_cli_options(message)
+        if text not in shown:
+            shown.add(text)
+            say(f"Warning: {text}", err=True)
 
     with warnings.catch_warnings():
         warnings.showwarning = show

@@ -57,14 +57,14 @@ def predict(
 
     tables.check_table_path(out, force=force)
     fitted: Any = load(model)
-    kept, change = list(dict.fromkeys(keep)), tables.excel_safe if excel_safe else None
+    copied, change = list(dict.fromkeys(keep)), tables.excel_safe if excel_safe else None
     columns, text = model_columns(fitted), text_inputs(fitted)
     classes = fitted.classes if is_fit(fitted) else fitted.classes_
     files = tables.piecewise_files(data, memory_limit, sep, decimal)
     if files is not None:
         to: Any = stdout() if out is None else out
         needed: dict[str, Any] = {"columns": columns, "text": text, "classes": classes}
-        predicted_files.write(fitted, files, to, keep=kept, change=change, **needed, **added)
+        predicted_files.write(fitted, files, to, keep=copied, change=change, **needed, **added)
         if out is not None:
             say(f"Wrote {out}.", err=True)
         return
@@ -72,7 +72,7 @@ def predict(
     tables.check_columns(frame, keep, "--keep")
     tables.check_columns(frame, columns, "The model needs a column that the table lacks")
     inputs = tables.with_plain_numbers(frame[columns], text)
-    table = predicted_files.predicted(fitted, inputs, frame[kept], classes, **added)
+    table = predicted_files.predicted(fitted, inputs, frame[copied], classes, **added)
     tables.write(table if change is None else change(table), out, force=force)
 
 
@@ -126,13 +126,13 @@ def report(
 
     tables.check_output_path(out, force=force)
     fitted: Any = load(model)
-    given, rows = {}, range(0)
+    arguments, rows = {}, range(0)
     if data is not None:
         text = text_inputs(fitted, target)
         frame = tables.with_plain_numbers(tables.read(data, text, sep, decimal), text)
-        given, rows = _rows(fitted, frame, target, drop=drop_missing_outcome)
+        arguments, rows = _rows(fitted, frame, target, drop=drop_missing_outcome)
     with tables.file_row_numbers(rows):
-        fitted.report(out, title=title, covariance=covariance, **given)
+        fitted.report(out, title=title, covariance=covariance, **arguments)
     say(f"Wrote {out}.", err=True)
 
 
@@ -143,9 +143,9 @@ def _rows(fitted: Any, frame: Any, target: str | None, *, drop: bool) -> tuple[d
     if outcome is None:
         raise click.UsageError("The model has no formula: name the column of --data that it predicts with --target.")
     tables.check_columns(frame, [*columns, outcome], "--data")
-    known = tables.with_outcome(frame, outcome, drop=drop)
-    rows, known = known.index, known.reset_index(drop=True)
-    return ({"data": known} if is_fit(fitted) else {"X": known[columns], "y": known[outcome]}), rows
+    complete = tables.with_outcome(frame, outcome, drop=drop)
+    rows, complete = complete.index, complete.reset_index(drop=True)
+    return ({"data": complete} if is_fit(fitted) else {"X": complete[columns], "y": complete[outcome]}), rows
 
 
 @click.command()
@@ -227,8 +227,8 @@ def _values(fitted: Any, frame: Any, variable: str, at: tuple[str, ...]) -> list
     rows = fitted._effects_subject(frame, None, None).rows
     levels = rows.levels(variable) if variable in rows.names else []
     if levels is not None:
-        known = {str(level): level for level in levels}
-        return [known.get(value, value) for value in at]
+        by_name = {str(level): level for level in levels}
+        return [by_name.get(value, value) for value in at]
     try:
         return [float(value) for value in at]
     except ValueError:
@@ -308,10 +308,10 @@ def demo(report: str) -> None:
         say(f"{name:44}{accuracy:8.3f}     {1e3 * seconds:8.0f} ms")
 
     clf = VBSVC().fit(X, y)
-    how = f"{clf.penalty_[0]:.2f}, in {clf.n_iter_} passes over the data"
+    description = f"{clf.penalty_[0]:.2f}, in {clf.n_iter_} passes over the data"
     table = clf.summary().drop("(intercept)")
     strongest = np.argsort(-(table["coefficient"] / table["sd"]).abs().to_numpy())[:6]
-    say(f"\nThe penalty was inferred: {how}. Nothing was tuned.")
+    say(f"\nThe penalty was inferred: {description}. Nothing was tuned.")
     say("The six strongest measurements; positive coefficients mean malignant:\n")
     say(printing.table(table.iloc[strongest]))
     say(f"\n{printing.wrapped(table.attrs['spreads'])}")

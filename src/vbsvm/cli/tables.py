@@ -56,10 +56,10 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     return sep(decimal(command))
 
 
-def _separator(ctx: click.Context, option: click.Parameter, given: str | None) -> str | None:
-    if given is None:
+def _separator(ctx: click.Context, option: click.Parameter, text: str | None) -> str | None:
+    if text is None:
         return None
-    sign = SIGN_NAMES.get(given, given)
+    sign = SIGN_NAMES.get(text, text)
     if len(sign) != 1 or sign in '"\r\n' or sign.isalnum():
         raise click.BadParameter('give one character, such as ";", or tab.')
     return sign
@@ -86,13 +86,13 @@ def piecewise_files(
     files = Files(data, cache, memory_limit, sys.stderr.isatty(), sep, decimal)
     if data == STDIN:
         return None
-    place = Path(data)
-    if place.is_dir() or (has_magic(data) and not place.exists()):
+    location = Path(data)
+    if location.is_dir() or (has_magic(data) and not location.exists()):
         return files
-    if not place.is_file() or not place.name.lower().endswith((*PARQUET, *TEXT, *PACKED)):
+    if not location.is_file() or not location.name.lower().endswith((*PARQUET, *TEXT, *PACKED)):
         return None
-    most = files.limit // MEMORY_FACTOR
-    return files if place.stat().st_size > most or _is_larger(data, most) else None
+    max_bytes = files.limit // MEMORY_FACTOR
+    return files if location.stat().st_size > max_bytes or _is_larger(data, max_bytes) else None
 
 
 def _is_larger(path: str, most: int) -> bool:
@@ -160,15 +160,15 @@ def _read_text(path: str, usual: str, sep: str | None, decimal: str | None, text
         say(f"Note: {reader.name}: {' and '.join(notes)}.", err=True)
     if columns and next(reversed(columns.values())).missing:
         reader.require_even(used)
-    words = [name for name, one in columns.items() if name in text or (one.missing and one.held == files_text.TEXT)]
+    words = [name for name, info in columns.items() if name in text or (info.missing and info.held == files_text.TEXT)]
     if words:
         as_words: dict[str, Any] = {"usecols": words, "dtype": str, "keep_default_na": False, "na_values": [""]}
         (again,) = reader.frames(used, ".", **as_words)
         frame = frame.assign(**{name: again[name] for name in words})
     large = [
         name
-        for name, one in columns.items()
-        if name not in text and one.held == files_text.NUMBERS and frame[name].dtype.kind == "O"
+        for name, info in columns.items()
+        if name not in text and info.held == files_text.NUMBERS and frame[name].dtype.kind == "O"
     ]
     return frame.assign(**{name: frame[name].map(_integer, na_action="ignore").astype(object) for name in large})
 
@@ -176,8 +176,8 @@ def _read_text(path: str, usual: str, sep: str | None, decimal: str | None, text
 def _reader(path: str) -> TextReader:
     """A reader of a file; what can be read only once, such as stdin, is held in memory."""
     if path == STDIN or Path(path).is_fifo():
-        held = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
-        return TextReader("stdin" if path == STDIN else path, lambda: io.BufferedReader(io.BytesIO(held)))
+        content = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
+        return TextReader("stdin" if path == STDIN else path, lambda: io.BufferedReader(io.BytesIO(content)))
     return TextReader(path, partial(_with_progress_bar, path))
 
 
@@ -261,8 +261,8 @@ def _drop_unnamed(frame: Any) -> Any:
     """The columns that have a name."""
     unnamed = [k for k, name in enumerate(frame.columns, 1) if not name.strip() or name.startswith("Unnamed: ")]
     if unnamed:
-        told = f"column {unnamed[0]} has" if len(unnamed) == 1 else f"columns {listed(unnamed)} have"
-        say(f"Note: {told} no name in the header and {'is' if len(unnamed) == 1 else 'are'} left out.", err=True)
+        subject = f"column {unnamed[0]} has" if len(unnamed) == 1 else f"columns {listed(unnamed)} have"
+        say(f"Note: {subject} no name in the header and {'is' if len(unnamed) == 1 else 'are'} left out.", err=True)
     return frame.drop(columns=[frame.columns[k - 1] for k in unnamed])
 
 
@@ -277,14 +277,14 @@ def with_plain_numbers(frame: Any, labels: Collection[str]) -> Any:
         if name in labels:
             changed[name] = frame[name].map(str, na_action="ignore")
         else:
-            changed[name] = frame[name].map(lambda one: float(str(one)), na_action="ignore").astype(np.float64)
+            changed[name] = frame[name].map(lambda cell: float(str(cell)), na_action="ignore").astype(np.float64)
             say(f"Note: the numbers of column {name!r} are rounded to 16 digits.", err=True)
     return frame.assign(**changed)
 
 
-def _is_number(known: Any) -> bool:
+def _is_number(values: Any) -> bool:
     """Whether a column of objects holds numbers."""
-    kinds = {type(value) for value in known}
+    kinds = {type(value) for value in values}
     return bool(kinds) and kinds <= {int, float, Decimal}
 
 
@@ -294,17 +294,17 @@ def with_outcome(frame: Any, outcome: str, *, drop: bool) -> Any:
     rows = frame.index[missing].tolist()
     if len(rows) == len(frame):
         raise click.ClickException(f"The outcome {outcome!r} is missing in every row.")
-    told = "1 row" if len(rows) == 1 else f"{len(rows)} rows"
+    count = "1 row" if len(rows) == 1 else f"{len(rows)} rows"
     if rows and not drop:
         first = ", ".join(map(str, rows[:5])) + (", …" if len(rows) > 5 else "")
         raise click.ClickException(
-            f"The outcome {outcome!r} is missing in {told} (row{'s' * (len(rows) > 1)} {first}). Fill it in, or leave "
+            f"The outcome {outcome!r} is missing in {count} (row{'s' * (len(rows) > 1)} {first}). Fill it in, or leave "
             f"such rows out with --drop-missing-outcome."
         )
     if rows:
-        say(f"Note: {told} without a value of {outcome!r} left out.", err=True)
-    found = frame[~missing]
-    return found.assign(**{outcome: found[outcome].infer_objects()})
+        say(f"Note: {count} without a value of {outcome!r} left out.", err=True)
+    complete = frame[~missing]
+    return complete.assign(**{outcome: complete[outcome].infer_objects()})
 
 
 @contextmanager
@@ -313,8 +313,8 @@ def file_row_numbers(rows: Sequence[int]) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        said = renumbered(str(error), lambda row: rows[row] if row < len(rows) else row)
-        raise click.ClickException(with_cli_options(said)) from error
+        message = renumbered(str(error), lambda row: rows[row] if row < len(rows) else row)
+        raise click.ClickException(with_cli_options(message)) from error
 
 
 def write(frame: Any, path: str | None, *, force: bool) -> None:
@@ -373,8 +373,8 @@ def check_columns(frame: Any, wanted: Iterable[str | None], what: str) -> None:
     for name in wanted:
         if name is None or name in names:
             continue
-        other = next((sign for sign in ",;\t|" if any(sign in one for one in names)), None)
-        hint = "" if other is None else f" If cells are separated by {SEPARATORS[other]}, add --sep {other!r}."
+        sign = next((sign for sign in ",;\t|" if any(sign in column for column in names)), None)
+        hint = "" if sign is None else f" If cells are separated by {SEPARATORS[sign]}, add --sep {sign!r}."
         raise click.ClickException(
             f"{what}: there is no column {name!r}.{meant(name, names) or f' There are {listed(names)}.'}{hint}"
         )

@@ -44,17 +44,17 @@ def bound(fit: Any, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
     class_ : label, default None
         The class to set against the rest, if the estimator has more than two.
     """
-    one = select_fit("bound", fit, class_)
-    if not len(one.history.bounds):
+    model = select_fit("bound", fit, class_)
+    if not len(model.history.bounds):
         raise ValueError(
             "bound: the bound is only available after variational Bayes with a bound; plots.traces shows the chains "
             "of a sampler."
         )
-    bounds = one.bounds[np.isfinite(one.bounds)]
+    bounds = model.bounds[np.isfinite(model.bounds)]
     below = bounds[-1] - bounds
-    seen = below > 0
+    positive = below > 0
     ax = style.axes(ax, 2.5)
-    ax.plot(1 + np.flatnonzero(seen), below[seen], "o-", color=style.BLUE, linewidth=1.2, markersize=3.5)
+    ax.plot(1 + np.flatnonzero(positive), below[positive], "o-", color=style.BLUE, linewidth=1.2, markersize=3.5)
     ax.set_yscale("log")
     ax.invert_yaxis()
     ax.minorticks_off()
@@ -102,13 +102,13 @@ def sensitivity(
         ax.plot(shift, values, dashes, color=colour, label=style.escape(name), linewidth=1.5)
         for i in np.flatnonzero(values[1:] * values[:-1] < 0):
             share = values[i] / (values[i] - values[i + 1])
-            at = shift[i] + share * (shift[i + 1] - shift[i])
-            ax.plot([at], [0.0], "o", color=colour, markersize=7, fillstyle="none")
+            crossing = shift[i] + share * (shift[i + 1] - shift[i])
+            ax.plot([crossing], [0.0], "o", color=colour, markersize=7, fillstyle="none")
     ax.axhline(0.0, color=style.MUTED, linewidth=0.8)
     ax.axvline(0.0, color=style.MUTED, linewidth=0.8, linestyle=":")
     columns = table.attrs.get("columns", [])
-    told = ", ".join(columns) if 0 < len(columns) <= MAX_SHIFTED else "values"
-    ax.set_xlabel(style.escape(f"shift of missing {told} (standard deviations)") + left_out)
+    what = ", ".join(columns) if 0 < len(columns) <= MAX_SHIFTED else "values"
+    ax.set_xlabel(style.escape(f"shift of missing {what} (standard deviations)") + left_out)
     ax.set_ylabel("coefficient, in units of its size\nwithout shift")
     ax.legend(loc="best")
     return style.finish(ax, f"{len(chosen)} coefficients against a shift of missing values.")
@@ -160,10 +160,8 @@ def densities(
     for pair, ax in zip(pairs, axes.ravel(), strict=False):
         ax.plot(pair.grid, pair.sampled, color=style.VERMILION, linewidth=1.5, label="Gibbs")
         ax.plot(pair.grid, pair.variational, color=style.BLUE, linewidth=1.5, linestyle="--", label="variational")
-        seen = pair.grid[
-            (pair.sampled > 1e-3 * pair.sampled.max()) | (pair.variational > 1e-3 * pair.variational.max())
-        ]
-        ax.set(title=style.wrapped([pair.name], 24)[0][0], yticks=[], xlim=(seen[0], seen[-1]))
+        x = pair.grid[(pair.sampled > 1e-3 * pair.sampled.max()) | (pair.variational > 1e-3 * pair.variational.max())]
+        ax.set(title=style.wrapped([pair.name], 24)[0][0], yticks=[], xlim=(x[0], x[-1]))
         ax.fill_between(pair.grid, pair.sampled, color=style.VERMILION, alpha=0.15, linewidth=0)
         ax.text(0.99, 0.9, f"{pair.accuracy:.0f} %", transform=ax.transAxes, ha="right", fontsize=style.SMALL)
         ax.locator_params(axis="x", nbins=4)
@@ -179,15 +177,15 @@ def densities(
 def _pairs(comparison: Comparison, terms: list[str] | None, top: int | None) -> tuple[list[Pair], str]:
     """The parameters that are named, or the least accurate; and a line on those that are left out."""
     check_names("densities", terms)
-    found = list(comparison.pairs)
-    if not found:
+    pairs = list(comparison.pairs)
+    if not pairs:
         raise ValueError("densities: the comparison has no parameters, so there is nothing to draw.")
     if terms is not None:
-        _check_known("densities", terms, [pair.name for pair in found], "in the comparison")
-        return [pair for pair in found if pair.name in terms], ""
-    n_shown = n_to_show("densities", top, len(found), MAX_PANELS)
-    left_out = style.shown_note(n_shown, len(found), "those with the lowest accuracy")
-    return [found[k] for k in top_k([-pair.accuracy for pair in found], n_shown)], left_out
+        _check_known("densities", terms, [pair.name for pair in pairs], "in the comparison")
+        return [pair for pair in pairs if pair.name in terms], ""
+    n_shown = n_to_show("densities", top, len(pairs), MAX_PANELS)
+    left_out = style.shown_note(n_shown, len(pairs), "those with the lowest accuracy")
+    return [pairs[k] for k in top_k([-pair.accuracy for pair in pairs], n_shown)], left_out
 
 
 def _check_known(what: str, terms: Sequence[str], known: list[str], kind: str) -> None:
@@ -234,8 +232,8 @@ def traces(
     for trace, ax in zip(chosen, panels, strict=True):
         step = -(-trace.draws.shape[1] // MAX_POINTS)
         for k, draws in enumerate(trace.draws):
-            at = np.arange(0, len(draws), step)
-            ax.plot(at, draws[at], color=style.line_style(k)[0], linewidth=0.5, alpha=0.8)
+            draw_index = np.arange(0, len(draws), step)
+            ax.plot(draw_index, draws[draw_index], color=style.line_style(k)[0], linewidth=0.5, alpha=0.8)
         ax.margins(x=0)
         if trace.scale and trace.draws.max() > LOG_SCALE_RATIO * trace.draws.min():
             ax.set_yscale("log")
@@ -269,7 +267,7 @@ def rank_shares(draws: Array) -> Array:
     ranked[np.lexsort((noise, draws.ravel()))] = np.arange(draws.size) / draws.size
     bins = (BINS * ranked).astype(np.intp).reshape(draws.shape)
     expected = np.bincount(bins.ravel(), minlength=BINS) / len(draws)
-    counts = np.stack([np.bincount(one, minlength=BINS) for one in bins])
+    counts = np.stack([np.bincount(chain_bins, minlength=BINS) for chain_bins in bins])
     return np.divide(counts, expected, out=np.ones(counts.shape), where=expected > 0)
 
 
@@ -277,28 +275,28 @@ def _chosen(what: str, fit: Fit, terms: Sequence[str] | None, top: int | None) -
     """The parameters to show, and a line on those that are left out."""
     check_names(what, terms)
     known = fit.traces
-    found = list(known)
+    all_traces = list(known)
     if terms is not None:
-        by_name = {trace.name: trace for trace in found}
+        by_name = {trace.name: trace for trace in all_traces}
         _check_known(what, terms, list(by_name), "a parameter")
         return [by_name[name] for name in terms], ""
-    moving = [k for k, trace in enumerate(found) if np.ptp(trace.draws) > 0] or [0]
+    moving = [k for k, trace in enumerate(all_traces) if np.ptp(trace.draws) > 0] or [0]
     n_shown = n_to_show(what, top, len(moving), MAX_TRACES)
     if n_shown < len(moving):
         mixing = (*known.coefficient_mixing, *known.gate_mixing, *known.component_mixing)
         slowest = top_k([-mixing[k].ess_bulk for k in moving], n_shown)
         left_out = style.shown_note(n_shown, len(moving), "those with the fewest effective draws")
-        return [found[moving[k]] for k in slowest], left_out
-    return [found[k] for k in moving], ""
+        return [all_traces[moving[k]] for k in slowest], left_out
+    return [all_traces[k] for k in moving], ""
 
 
 def _panels(what: str, chosen: list[Trace], axes: Any, label: str) -> NDArray[Any]:
     """The given axes, or those of a new or empty figure with a common label."""
     if axes is not None and not hasattr(axes, "subplots"):
-        given = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
-        if len(given) != len(chosen):
-            raise ValueError(f"{what}: {len(given)} axes are given for {len(chosen)} parameters.")
-        return given
+        panels = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
+        if len(panels) != len(chosen):
+            raise ValueError(f"{what}: {len(panels)} axes are given for {len(chosen)} parameters.")
+        return panels
     n_columns = 1 if len(chosen) <= ONE_COLUMN else 2
     n_rows = -(-len(chosen) // n_columns)
     size = (style.WIDTH if n_columns == 1 else 3.0 * n_columns, 1.5 * n_rows + 0.3)
@@ -342,8 +340,8 @@ def missing(fit: Any, ax: "Canvas" = None, *, top: int | None = None) -> "Axes":
         How many of the most common patterns to show; None means at most twelve. Of more than sixty inputs, those with
         the most missing values are shown.
     """
-    found = first_fit("missing", fit)
-    patterns = found.missing_patterns
+    model = first_fit("missing", fit)
+    patterns = model.missing_patterns
     if patterns is None or not len(patterns.names):
         raise ValueError("missing: the data of the fit had no missing values.")
     by_column = list(patterns.by_column.values())
@@ -355,12 +353,12 @@ def missing(fit: Any, ax: "Canvas" = None, *, top: int | None = None) -> "Axes":
     for which, marker, colour, size in ((shown, "s", style.VERMILION, 6.0), (~shown, ".", style.MUTED, 3.0)):
         rows, columns = np.nonzero(which)
         ax.plot(columns, rows, marker, color=colour, markersize=size, label="missing" if marker == "s" else "known")
-    lost = missing_shares(found)
+    lost = missing_shares(model)
     style.annotate_row(ax, -1, "missing; lost" if lost else "missing")
     for row, k in enumerate(chosen):
         share = lost.get(patterns.names[k])
-        told = f"{100 * by_column[k] / patterns.total:.0f} %" + ("" if share is None else f"; {100 * share:.0f} %")
-        style.annotate_row(ax, row, told)
+        note = f"{100 * by_column[k] / patterns.total:.0f} %" + ("" if share is None else f"; {100 * share:.0f} %")
+        style.annotate_row(ax, row, note)
     ax.set_yticks(range(len(chosen)), names)
     ax.set_xticks(range(n_patterns), [str(count) for count in counts], rotation=90)
     ax.set(xlim=(-0.7, max(n_patterns, 4) - 0.3), ylim=(len(chosen) - 0.4, -0.7))

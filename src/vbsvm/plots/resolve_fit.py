@@ -49,35 +49,35 @@ def check_names(what: str, terms: Any) -> None:
         raise TypeError(f"{what}: terms must be a list of names, such as [{terms!r}]; got {terms!r}.")
 
 
-def _fits_of(what: str, given: Any) -> tuple[Sequence[Fit], NDArray[Any]]:
+def _fits_of(what: str, fitted: Any) -> tuple[Sequence[Fit], NDArray[Any]]:
     """All fits of an estimator and its classes; of a pipeline or a search, those of the estimator in it."""
-    last, pipelines = _last_step(given)
+    last, pipelines = _last_step(fitted)
     if hasattr(last, "fit_"):
         names = _column_names(what, last, pipelines)
-        fits = last.fit_ if names is None else [_renamed(one, names) for one in last.fit_]
+        fits = last.fit_ if names is None else [_renamed(fit_of_class, names) for fit_of_class in last.fit_]
         return fits, last.classes_
     if hasattr(last, "plan"):
         return [last], last.classes
-    kind = type(given).__name__
+    kind = type(fitted).__name__
     if any(hasattr(last, name) for name in ("prior", "formula", "estimator")):
         got = f"this {kind} is not fitted"
     else:
-        got = f"got {kind}" if last is given else f"this {kind} ends in {type(last).__name__}"
+        got = f"got {kind}" if last is fitted else f"this {kind} ends in {type(last).__name__}"
     raise TypeError(f"{what}: pass a fitted VBSVC, a pipeline that ends in one, or the Fit of a Model; {got}.")
 
 
-def _last_step(given: Any) -> tuple[Any, list[Any]]:
+def _last_step(fitted: Any) -> tuple[Any, list[Any]]:
     """The last step of a pipeline, or of a search's best one; and the pipelines around it, the inner ones first."""
-    found = getattr(given, "best_estimator_", given)
-    if not hasattr(found, "steps"):
-        return found, []
-    last, inner = _last_step(found.steps[-1][1])
-    return last, [*inner, found]
+    estimator = getattr(fitted, "best_estimator_", fitted)
+    if not hasattr(estimator, "steps"):
+        return estimator, []
+    last, inner = _last_step(estimator.steps[-1][1])
+    return last, [*inner, estimator]
 
 
 def _column_names(what: str, last: Any, pipelines: list[Any]) -> list[str] | None:
     """Names of the columns that reach the last step of pipelines; None where it knows them itself."""
-    several = [one for one in pipelines if len(one.steps) > 1]
+    several = [pipeline for pipeline in pipelines if len(pipeline.steps) > 1]
     if not several or hasattr(last, "feature_names_in_"):
         return None
     try:
@@ -100,12 +100,12 @@ def _renamed(fit: Fit, names: list[str]) -> Fit:
 
 
 def _class_index(what: str, classes: NDArray[Any], class_: Any) -> int:
-    found = [k for k, label in enumerate(classes.tolist()) if label == class_]
-    if not found:
+    matches = [k for k, label in enumerate(classes.tolist()) if label == class_]
+    if not matches:
         raise ValueError(
             f"{what}: choose the class to set against the rest with class_=…; there are {classes.tolist()}."
         )
-    return found[0]
+    return matches[0]
 
 
 @final
@@ -125,15 +125,15 @@ class Predicted:
     margins: bool = True
 
     @staticmethod
-    def from_left_out(found: LeftOutRows, fits: Sequence[Fit], k: int = 0) -> "Predicted":
+    def from_left_out(rows: LeftOutRows, fits: Sequence[Fit], k: int = 0) -> "Predicted":
         """The rows of the fit; of several classes the k-th against the rest."""
-        one = fits[k]
-        own = 1 if len(fits) == 1 else k
-        rest = None if len(fits) > 1 else one.classes[0]
-        names = "the rest" if rest is None else str(rest), str(one.classes[1])
-        probabilities = np.exp(found.log_chances[:, own])
-        margins = not one.spec.likelihood.normalised
-        return Predicted(found.scores[:, k], probabilities, found.truth == own, names, found.weights, True, margins)
+        fit = fits[k]
+        column = 1 if len(fits) == 1 else k
+        negative = None if len(fits) > 1 else fit.classes[0]
+        names = "the rest" if negative is None else str(negative), str(fit.classes[1])
+        probabilities = np.exp(rows.log_chances[:, column])
+        margins = not fit.spec.likelihood.normalised
+        return Predicted(rows.scores[:, k], probabilities, rows.truth == column, names, rows.weights, True, margins)
 
 
 def predicted(what: str, fit: Any, X: Any = None, y: Any = None, class_: Any = None) -> Predicted:
@@ -145,15 +145,15 @@ def predicted(what: str, fit: Any, X: Any = None, y: Any = None, class_: Any = N
         return _predicted_left_out(what, fit, class_)
     if hasattr(_last_step(fit)[0], "fit_"):
         return _predicted_by_estimator(what, fit, X, y, class_)
-    one = select_fit(what, fit)
-    if one.reader is not None and y is None:
-        outcome = one.reader.parts.outcome
+    model = select_fit(what, fit)
+    if model.reader is not None and y is None:
+        outcome = model.reader.parts.outcome
         y = frames.take(X, [outcome])[outcome]
-    if y is not None and one.classes[0] != f"not {one.classes[1]}":  # of the rest any label may be
-        _check_known(what, y, one.classes)
-    scores = np.asarray(one.decision_function(X))
-    found = _from_arrays(what, scores, one.predict_proba(X)[:, 1], y, one.classes[1], one.classes[0])
-    return replace(found, margins=not one.spec.likelihood.normalised)
+    if y is not None and model.classes[0] != f"not {model.classes[1]}":  # of the rest any label may be
+        _check_known(what, y, model.classes)
+    scores = np.asarray(model.decision_function(X))
+    rows = _from_arrays(what, scores, model.predict_proba(X)[:, 1], y, model.classes[1], model.classes[0])
+    return replace(rows, margins=not model.spec.likelihood.normalised)
 
 
 def _predicted_left_out(what: str, fit: Any, class_: Any) -> Predicted:

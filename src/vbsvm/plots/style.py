@@ -78,7 +78,7 @@ def escape(text: object) -> str:
 def wrapped(names: Sequence[object], width: int = NAME) -> tuple[list[str], int]:
     """Names in lines of this many characters, and the most lines that one of them has."""
     lines = [_lines(str(name), width) for name in names]
-    return ["\n".join(map(escape, one)) for one in lines], max((len(one) for one in lines), default=1)
+    return ["\n".join(map(escape, part)) for part in lines], max((len(part) for part in lines), default=1)
 
 
 def _lines(name: str, width: int) -> list[str]:
@@ -89,15 +89,15 @@ def _lines(name: str, width: int) -> list[str]:
 
 def row_labels(names: Sequence[object]) -> tuple[list[str], float, float]:
     """Names beside the rows of a figure; the inches that all rows need, with an axis below, and that each does."""
-    found, n_lines = wrapped(names)
+    labels, n_lines = wrapped(names)
     row = 0.125 * n_lines + (0.05 if len(names) <= MAX_LOOSE_ROWS else 0.01)
-    return found, 0.9 + row * len(names), row
+    return labels, 0.9 + row * len(names), row
 
 
 def annotate_row(ax: "Axes", row: float, text: str) -> None:
     """A few letters right of a row."""
-    place: Any = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
-    ax.annotate(text, (1.0, row), (4, 0), fontsize=SMALL, color=INK, annotation_clip=False, **place)
+    settings: Any = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
+    ax.annotate(text, (1.0, row), (4, 0), fontsize=SMALL, color=INK, annotation_clip=False, **settings)
 
 
 def alt_text(figure: Any) -> str:
@@ -108,8 +108,8 @@ def alt_text(figure: Any) -> str:
     figure : matplotlib Axes or Figure
         What a function of ``vbsvm.plots`` has drawn.
     """
-    found = getattr(figure, "axes", [figure])
-    return " ".join(_ALT_TEXTS[ax] for ax in (found if isinstance(found, list) else [figure]) if ax in _ALT_TEXTS)
+    all_axes = getattr(figure, "axes", [figure])
+    return " ".join(_ALT_TEXTS[ax] for ax in (all_axes if isinstance(all_axes, list) else [figure]) if ax in _ALT_TEXTS)
 
 
 def save(figure: Any, path: Any, **settings: Any) -> None:

@@ -50,8 +50,8 @@ def fit_checks(fit: Fit) -> Iterator[Check]:
         total = fit.missing_patterns.total
         much = [name for name, count in fit.missing_patterns.by_column.items() if count > MAX_MISSING_SHARE * total]
         if much:
-            said = f"More than {100 * MAX_MISSING_SHARE:.0f} % of the values are missing in {names(much)}."
-            yield Check(False, f"{said} Do not interpret their coefficients without a sensitivity analysis.")
+            text = f"More than {100 * MAX_MISSING_SHARE:.0f} % of the values are missing in {names(much)}."
+            yield Check(False, f"{text} Do not interpret their coefficients without a sensitivity analysis.")
     for factor in fit.plan.factors:
         if len(factor.levels) < MIN_GROUPS:
             yield Check(
@@ -68,25 +68,23 @@ def prediction_checks(evaluation: Evaluation, *, hinge: bool) -> Iterator[Check]
     """Whether all classes are predicted; whether the model beats the shares of the classes, and simple rivals."""
     collapsed = list(_collapsed(evaluation, hinge=hinge))
     yield from collapsed
-    own, shares = evaluation.model, evaluation.base_rates
-    wrong, base = evaluation.primary(own), evaluation.primary(shares)
-    said = f"{_error_text(evaluation, own)}{' when left out' if evaluation.left_out else ''}"
+    model, shares = evaluation.model, evaluation.base_rates
+    wrong, base = evaluation.primary(model), evaluation.primary(shares)
+    errors = f"{_error_text(evaluation, model)}{' when left out' if evaluation.left_out else ''}"
     better = _is_clearly_smaller(evaluation, base, wrong)
-    loss = _is_clearly_smaller(evaluation, shares.log_loss, own.log_loss)
-    losses = f"log-loss {own.log_loss.value:.3f} against {shares.log_loss.value:.3f}"
-    beside = f"if all are called {evaluation.most_common}"
+    loss = _is_clearly_smaller(evaluation, shares.log_loss, model.log_loss)
+    losses = f"log-loss {model.log_loss.value:.3f} against {shares.log_loss.value:.3f}"
+    baseline = f"if all are called {evaluation.most_common}"
     if evaluation.optimistic:
-        yield Check(False, f"{said[0].upper()}{said[1:]}, but the inputs were chosen with all rows: {OPTIMISTIC}")
+        yield Check(False, f"{errors[0].upper()}{errors[1:]}, but the inputs were chosen with all rows: {OPTIMISTIC}")
     elif better:
-        yield Check(True, f"The model predicts: {said}, against {percent(base.value, 1)} {beside}.")
+        yield Check(True, f"The model predicts: {errors}, against {percent(base.value, 1)} {baseline}.")
     elif loss:
-        text = (
-            f"No clearly fewer rows are wrong ({said}, against {percent(base.value, 1)} {beside}), but probabilities "
-        )
-        yield Check(not hinge, f"{text}tell rows apart: {losses}.")
+        text = f"No clearly fewer rows are wrong ({errors}, against {percent(base.value, 1)} {baseline})"
+        yield Check(not hinge, f"{text}, but probabilities tell rows apart: {losses}.")
     else:
         text = "The model predicts no better than the shares of the classes"
-        yield Check(False, f"{text}: {said}, against {percent(base.value, 1)} {beside}; {losses}.")
+        yield Check(False, f"{text}: {errors}, against {percent(base.value, 1)} {baseline}; {losses}.")
     if (better or not collapsed) and not evaluation.optimistic:
         yield from _compared_with_baselines(evaluation)
 
@@ -107,14 +105,14 @@ def _collapsed(evaluation: Evaluation, *, hinge: bool) -> Iterator[Check]:
     """Classes that are never predicted, or hardly ever."""
     rows = evaluation.rows
     for k, label in enumerate(evaluation.classes):
-        there, predicted = (float(rows.weights[one == k].sum()) for one in (rows.truth, rows.decided))
-        if predicted >= MIN_PREDICTED_SHARE * there:
+        observed, predicted = (float(rows.weights[classes == k].sum()) for classes in (rows.truth, rows.decided))
+        if predicted >= MIN_PREDICTED_SHARE * observed:
             continue
         others = [name for j, name in enumerate(evaluation.classes) if j != k]
         if not predicted and len(others) == 1:
-            text = f"The model predicts one class: all rows are called {others[0]}, although {there:g} are {label}."
+            text = f"The model predicts one class: all rows are called {others[0]}, although {observed:g} are {label}."
         else:
-            text = f"Hardly any row is called {label}: {predicted:g}, although {there:g} are."
+            text = f"Hardly any row is called {label}: {predicted:g}, although {observed:g} are."
         if hinge:
             yield Check(False, f"{text} {HINGE}")
         else:
@@ -134,45 +132,45 @@ def separation_checks(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[C
             )
 
 
-def calibration_checks(evaluation: Evaluation, found: Sequence[Predicted]) -> Iterator[Check]:
+def calibration_checks(evaluation: Evaluation, predicted: Sequence[Predicted]) -> Iterator[Check]:
     """Whether probabilities are right on average, and as extreme as they should be; nothing of flattered ones."""
     if evaluation.optimistic:
         return
-    groups = max(evaluation.rows.groups.values(), key=lambda one: int(one.max()), default=None)
-    checks = [_calibration(one, groups) for one in found]
+    groups = max(evaluation.rows.groups.values(), key=lambda rows: int(rows.max()), default=None)
+    checks = [_calibration(rows, groups) for rows in predicted]
     if len(checks) == 1 or not all(check.good for check in checks):
         several = len(checks) > 1
-        for one, check in zip(found, checks, strict=True):
+        for rows, check in zip(predicted, checks, strict=True):
             if not several or not check.good:
-                yield Check(check.good, f"{one.classes[1]}: {check.text}" if several else check.text)
+                yield Check(check.good, f"{rows.classes[1]}: {check.text}" if several else check.text)
         return
     yield Check(True, f"Probabilities of all {len(checks)} classes are calibrated.")
 
 
-def _calibration(found: Predicted, groups: NDArray[np.intp] | None) -> Check:
-    slope = calibration_slope(found.probabilities, found.positive, found.weights, groups)
-    told = f"the slope of the log odds is {slope.value:.2f} (95 % interval {slope.lower:.2f} to {slope.upper:.2f})"
-    told = told.replace("-", "−") + ", and 1 is right"
+def _calibration(rows: Predicted, groups: NDArray[np.intp] | None) -> Check:
+    slope = calibration_slope(rows.probabilities, rows.positive, rows.weights, groups)
+    text = f"the slope of the log odds is {slope.value:.2f} (95 % interval {slope.lower:.2f} to {slope.upper:.2f})"
+    text = text.replace("-", "−") + ", and 1 is right"
     predicted, observed = (
-        float(np.average(one, weights=found.weights)) for one in (found.probabilities, found.positive)
+        float(np.average(values, weights=rows.weights)) for values in (rows.probabilities, rows.positive)
     )
-    average = f"on average {percent(predicted, 1)} are predicted as {found.classes[1]}, and {percent(observed, 1)} are"
-    chance = CLEAR_Z * np.sqrt(observed * (1.0 - observed) / found.weights.sum())
+    average = f"on average {percent(predicted, 1)} are predicted as {rows.classes[1]}, and {percent(observed, 1)} are"
+    chance = CLEAR_Z * np.sqrt(observed * (1.0 - observed) / rows.weights.sum())
     if abs(predicted - observed) > max(MAX_MEAN_ERROR, chance):
-        return Check(False, f"Probabilities are off: {average}; {told}.")
+        return Check(False, f"Probabilities are off: {average}; {text}.")
     if slope.upper < 1.0 and slope.value < ACCEPTABLE_SLOPES[0]:
-        return Check(False, f"Probabilities are too extreme: {told}; {average}.")
+        return Check(False, f"Probabilities are too extreme: {text}; {average}.")
     if slope.lower > 1.0 and slope.value > ACCEPTABLE_SLOPES[1]:
-        return Check(False, f"Probabilities are too timid: {told}; {average}.")
-    units, positive = [] if groups is None else [groups], found.positive.astype(np.float64)
-    part = misfit(parts_of(found.probabilities), found.probabilities, positive, found.weights, units)
+        return Check(False, f"Probabilities are too timid: {text}; {average}.")
+    units, positive = [] if groups is None else [groups], rows.positive.astype(np.float64)
+    part = misfit(parts_of(rows.probabilities), rows.probabilities, positive, rows.weights, units)
     if part is not None:
-        where = f"mean predicted probability {percent(part.predicted, 1)}, observed {percent(part.observed, 1)}"
-        return Check(False, f"Probabilities are not calibrated: in a fifth of the observations {where}; {average}.")
+        means = f"mean predicted probability {percent(part.predicted, 1)}, observed {percent(part.observed, 1)}"
+        return Check(False, f"Probabilities are not calibrated: in a fifth of the observations {means}; {average}.")
     if slope.lower <= 0.0:
-        return Check(True, f"Probabilities are right on average, but hardly tell rows apart: {average}; {told}.")
+        return Check(True, f"Probabilities are right on average, but hardly tell rows apart: {average}; {text}.")
     sure = "" if slope.upper - slope.lower < 1.0 else ", as far as these observations tell"
-    return Check(True, f"Probabilities are calibrated{sure}: {average}; {told}.")
+    return Check(True, f"Probabilities are calibrated{sure}: {average}; {text}.")
 
 
 def _is_clearly_smaller(evaluation: Evaluation, larger: Measure, smaller: Measure) -> bool:

@@ -55,7 +55,7 @@ def number(value: float, text: str) -> Cell:
 
 def cells(*rows: Iterable[Cell | str | float]) -> tuple[tuple[Cell, ...], ...]:
     """The rows of a table, in which what is no cell yet becomes one."""
-    return tuple(tuple(one if isinstance(one, Cell) else cell(one) for one in row) for row in rows)
+    return tuple(tuple(value if isinstance(value, Cell) else cell(value) for value in row) for row in rows)
 
 
 def share(part: float, whole: float) -> Cell:
@@ -179,20 +179,22 @@ class Section:
     @property
     def picture(self) -> Picture | None:
         """The figure that stands beside the words of a section, if there is one only."""
-        found = [block for block in self.blocks if isinstance(block, Picture)]
-        return found[0] if len(found) == 1 else None
+        pictures = [block for block in self.blocks if isinstance(block, Picture)]
+        return pictures[0] if len(pictures) == 1 else None
 
     @property
     def words(self) -> list[Block]:
         """What stands beside the figure, or before and between several."""
         return [
-            one for one in self.blocks if self.picture is None or (not _takes_width(one) and one is not self.picture)
+            block
+            for block in self.blocks
+            if self.picture is None or (not _takes_width(block) and block is not self.picture)
         ]
 
     @property
     def below(self) -> list[Block]:
         """What stands below a figure and the words beside it."""
-        return [] if self.picture is None else [one for one in self.blocks if _takes_width(one)]
+        return [] if self.picture is None else [block for block in self.blocks if _takes_width(block)]
 
 
 def _takes_width(block: Block) -> bool:
@@ -254,7 +256,7 @@ def _attribute(name: str, value: str, key: str) -> str:
         value = re.sub(r"font-family: [^;]*(; )?", "", value)
         value = re.sub(r"font: [^;]*?(\d[\d.]*px)[^;]*", r"font-size: \1", value)
     if name in ("style", "fill", "stroke"):
-        value = re.sub(r"#[0-9a-f]{6}\b", lambda found: _VARIABLES.get(found[0], found[0]), value)
+        value = re.sub(r"#[0-9a-f]{6}\b", lambda match: _VARIABLES.get(match[0], match[0]), value)
     return value
 
 

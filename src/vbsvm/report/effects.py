@@ -41,10 +41,10 @@ class Owner:
     def subject(self) -> Subject | None:
         """The models and their rows; None where the rows are not at hand, or too many."""
         try:
-            found = self.of._effects_subject(self.data, None, self.covariance)
+            subject = self.of._effects_subject(self.data, None, self.covariance)
         except (ValueError, TypeError):  # no rows, or rows that can't be averaged over
             return None
-        return found if len(found.rows.weights) <= MAX_ROWS else None
+        return subject if len(subject.rows.weights) <= MAX_ROWS else None
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Effects of the main inputs by name; none where there are no rows."""
@@ -52,12 +52,12 @@ class Owner:
         if subject is None:
             return {}
         fits: Any = subject.models.fits
-        tried = self._candidates(fits[0], subject.rows)
+        candidates = self._candidates(fits[0], subject.rows)
         chosen: dict[str, Any] = {"data": self.data, "covariance": self.covariance}
-        found = {name: self.of._effects_table(name, None, **chosen)[1] for name in tried}
-        spans = {name: float(np.ptp(table["estimate"].to_numpy(dtype=float))) for name, table in found.items()}
-        shown = sorted(found, key=lambda name: -spans[name])[:MAX_SHOWN]
-        return {name: found[name] for name in tried if name in shown}
+        effects = {name: self.of._effects_table(name, None, **chosen)[1] for name in candidates}
+        spans = {name: float(np.ptp(table["estimate"].to_numpy(dtype=float))) for name, table in effects.items()}
+        shown = sorted(effects, key=lambda name: -spans[name])[:MAX_SHOWN]
+        return {name: effects[name] for name in candidates if name in shown}
 
     def _candidates(self, fit: "Fit", rows: EffectRows) -> list[str]:
         """Inputs that are worth a look: of many, the first in a formula, or those with the largest coefficients."""
@@ -85,7 +85,7 @@ def section(owner: Owner, key: str) -> Section | None:
         "Average predicted probabilities: all rows get the value in question and keep their other inputs, and what is "
         "predicted for them is averaged." + (" Rows keep their groups." if owner.grouping else "")
     )
-    cautions = [Check(False, one.attrs["caution"]) for one in tables.values() if "caution" in one.attrs]
+    cautions = [Check(False, frame.attrs["caution"]) for frame in tables.values() if "caution" in frame.attrs]
     with muted(ReliabilityWarning):  # the page says it
         figures = [_panel(owner, name, f"{key}-effect{k}") for k, name in enumerate(tables)]
     body = [row for name, table in tables.items() for row in _rows(name, table)]

@@ -53,16 +53,16 @@ class KnownRows:
 
 def losses(name: str, rows: LeftOutRows) -> LeftOutPredictions:
     """Losses of rows, whose classes are numbers."""
-    own = rows.log_chances[np.arange(len(rows.truth)), rows.truth]
+    log_probability = rows.log_chances[np.arange(len(rows.truth)), rows.truth]
     numbers = np.arange(len(rows.truth)) if rows.rows is None else rows.rows
-    return LeftOutPredictions(name, numbers, rows.truth, rows.weights, rows.decided, own, rows.groups)
+    return LeftOutPredictions(name, numbers, rows.truth, rows.weights, rows.decided, log_probability, rows.groups)
 
 
 def predict_base_rates(known: KnownRows) -> LeftOutPredictions:
     """Every row gets the shares of the classes, and so the most common class."""
     with np.errstate(divide="ignore"):
-        chances = np.broadcast_to(np.log(known.shares), known.rows.log_chances.shape)
-    return known.predicted("shares", chances)
+        log_probabilities = np.broadcast_to(np.log(known.shares), known.rows.log_chances.shape)
+    return known.predicted("shares", log_probabilities)
 
 
 def other_rows_of_group(known: KnownRows, factor: str) -> LeftOutPredictions:
@@ -72,8 +72,8 @@ def other_rows_of_group(known: KnownRows, factor: str) -> LeftOutPredictions:
     sums = np.bincount(code, rows.weights, minlength=(rows.groups[factor].max() + 1) * k).reshape(-1, k)
     others = sums[rows.groups[factor]]
     others[np.arange(len(code)), rows.truth] -= np.minimum(rows.weights, 1.0)
-    found = np.maximum(others, 0.0) + PRIOR_ROWS * known.shares
-    return known.predicted(factor, np.log(found / found.sum(axis=1, keepdims=True)))
+    sums_with_prior = np.maximum(others, 0.0) + PRIOR_ROWS * known.shares
+    return known.predicted(factor, np.log(sums_with_prior / sums_with_prior.sum(axis=1, keepdims=True)))
 
 
 def best_single_input(known: KnownRows, inputs: EffectRows, names: Sequence[str]) -> LeftOutPredictions | None:
@@ -100,9 +100,9 @@ def _columns(inputs: EffectRows, name: str) -> Iterator[Array]:
             yield from ((column == level).to_numpy(dtype=float, na_value=0.0) for level in levels)
         return
     values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    there = np.isfinite(values)
+    finite = np.isfinite(values)
     x = np.zeros(len(values))
-    x[there] = ndtri((rankdata(values[there]) - 0.5) / max(int(there.sum()), 1))
+    x[finite] = ndtri((rankdata(values[finite]) - 0.5) / max(int(finite.sum()), 1))
     yield x
 
 
@@ -110,11 +110,11 @@ def _one_column(known: KnownRows, x: Array) -> tuple[Array, Array]:
     """The share of variance that classes leave unexplained, and log probabilities, of each row without itself."""
     rows, k = known.rows, len(known.offsets)
     truth, w = rows.truth, np.minimum(rows.weights, 1.0)
-    counts, sums = (np.bincount(truth, rows.weights * one, minlength=k) for one in (np.ones(len(x)), x))
+    counts, sums = (np.bincount(truth, rows.weights * values, minlength=k) for values in (np.ones(len(x)), x))
     total, squares = counts.sum(), float(rows.weights @ np.square(x))
-    own = np.eye(k)[truth]
-    n = counts - own * w[:, None]
-    s = sums - own * (w * x)[:, None]
+    indicator = np.eye(k)[truth]
+    n = counts - indicator * w[:, None]
+    s = sums - indicator * (w * x)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         means = np.where(n > 0, s / n, 0.0)
         q = squares - w * np.square(x)
@@ -162,14 +162,14 @@ class Evaluation:
         """Standard error, with the groups of the largest factor as independent units where there are some."""
         if not self.rows.groups:
             return measure.se
-        return measure.group_se(max(self.rows.groups.values(), key=lambda one: int(one.max())))
+        return measure.group_se(max(self.rows.groups.values(), key=lambda codes: int(codes.max())))
 
     def auc(self, of: LeftOutPredictions) -> float:
         """How often a row of the positive class has a larger probability of it than one of the other; ties count ½."""
-        own = np.exp(of.log_probability)
-        p = np.round(np.where(of.labels == 1, own, 1.0 - own), 12)  # what rounding makes different is the same
-        _, place = np.unique(p, return_inverse=True)
-        negative, positive = (np.bincount(place, of.weights * (of.labels == label)) for label in (0, 1))
+        p_label = np.exp(of.log_probability)
+        p = np.round(np.where(of.labels == 1, p_label, 1.0 - p_label), 12)  # what rounding makes different is the same
+        _, rank = np.unique(p, return_inverse=True)
+        negative, positive = (np.bincount(rank, of.weights * (of.labels == label)) for label in (0, 1))
         below = np.cumsum(negative) - 0.5 * negative
         return float(positive @ below / (positive.sum() * negative.sum()))
 
@@ -183,29 +183,29 @@ def evaluate_left_out(fits: Sequence[Fit], owner: Owner | None) -> Evaluation | 
     return _with_baselines(fits, rows, offsets, owner if owner is None else replace(owner, data=None), left_out=True)
 
 
-def evaluate_given(fits: Sequence[Fit], found: Sequence[Predicted], owner: Owner | None) -> Evaluation | None:
+def evaluate_given(fits: Sequence[Fit], predicted: Sequence[Predicted], owner: Owner | None) -> Evaluation | None:
     """Rows that a report was given, predicted by the fit."""
-    if not found:
+    if not predicted:
         return None
     if len(fits) == 1:
-        one = found[0]
-        log_chances = np.stack([np.log1p(-one.probabilities), np.log(one.probabilities)], axis=1)
-        truth, decided = (one.positive).astype(np.intp), (one.scores > 0).astype(np.intp)
+        rows_k = predicted[0]
+        log_chances = np.stack([np.log1p(-rows_k.probabilities), np.log(rows_k.probabilities)], axis=1)
+        truth, decided = (rows_k.positive).astype(np.intp), (rows_k.scores > 0).astype(np.intp)
     else:
-        log_chances = np.log(np.stack([one.probabilities for one in found], axis=1))
-        truth = np.stack([one.positive for one in found], axis=1).argmax(axis=1)
-        values = np.stack([one.scores * fit.slope for one, fit in zip(found, fits, strict=True)], axis=1)
+        log_chances = np.log(np.stack([rows_k.probabilities for rows_k in predicted], axis=1))
+        truth = np.stack([rows_k.positive for rows_k in predicted], axis=1).argmax(axis=1)
+        values = np.stack([rows_k.scores * fit.slope for rows_k, fit in zip(predicted, fits, strict=True)], axis=1)
         decided = values.argmax(axis=1)
-    scores = np.stack([one.scores for one in found], axis=1)
-    rows = LeftOutRows(truth, decided, found[0].weights, scores, scores, log_chances, None, {})
+    scores = np.stack([rows_k.scores for rows_k in predicted], axis=1)
+    rows = LeftOutRows(truth, decided, predicted[0].weights, scores, scores, log_chances, None, {})
     return _with_baselines(fits, rows, _offsets(fits), owner, left_out=False)
 
 
 def _offsets(fits: Sequence[Fit]) -> Array:
     """What weights of classes add to the log odds of each."""
     links = [fit._link for fit in fits]
-    found = [0.0 if link is None else link.offset for link in links]
-    return np.array([0.0, *found] if len(fits) == 1 else found)
+    offsets = [0.0 if link is None else link.offset for link in links]
+    return np.array([0.0, *offsets] if len(fits) == 1 else offsets)
 
 
 def _with_baselines(
@@ -218,9 +218,9 @@ def _with_baselines(
     subject = None if owner is None else owner.subject()
     if owner is not None and subject is not None and len(subject.rows.weights) == len(rows.truth):
         inputs = [name for name in subject.rows.names if name not in owner.grouping]
-        alone = best_single_input(known, subject.rows, inputs) if left_out else None
-        if alone is not None:
-            baselines[f"“{alone.scheme}” alone"] = alone
+        single = best_single_input(known, subject.rows, inputs) if left_out else None
+        if single is not None:
+            baselines[f"“{single.scheme}” alone"] = single
         if left_out and rows.groups:
             scores = [odds_scores(fit, subject.encoded({}, "new")) for fit in fits]
             log_odds = prediction.log_odds(scores, [fit._link for fit in fits])
@@ -228,7 +228,7 @@ def _with_baselines(
     labels = fits[0].classes if len(fits) == 1 else [fit.classes[1] for fit in fits]
     names = tuple("the rest" if label is None else str(label) for label in labels)
     gates = fits[0].spec.gate_map
-    few = gates is not None and gates.n_gates * ROWS_FOR_AN_INPUT > len(rows.truth)
-    optimistic = few and rows.method == APPROXIMATE
+    many_inputs = gates is not None and gates.n_gates * ROWS_FOR_AN_INPUT > len(rows.truth)
+    optimistic = many_inputs and rows.method == APPROXIMATE
     shares = predict_base_rates(known)
     return Evaluation(left_out, rows, names, bool(offsets.any()), shares, baselines, as_new, optimistic)

@@ -58,16 +58,16 @@ def title_of(fits: Sequence[Fit]) -> str:
 def summary_section(fits: Sequence[Fit], figures: Figures, notes: Sequence[Check]) -> Section:
     """What the model is, how well it predicts, and what the checks found."""
     fit = fits[0]
-    longest = max((one.history for one in fits), key=lambda history: history.passes)
+    longest = max((model.history for model in fits), key=lambda history: history.passes)
     kind = display.kind(fit.spec, fit.plan).lower()
     several = f" for each of {len(fits)} classes against the rest" if len(fits) > 1 else ""
     rows = "" if fit.facts is None else f", fitted to {_row_count(fit.facts)}"
-    told = f"A {kind}{several} with {_columns(fit)}{rows}, by {display.inference_in_short(longest)}."
+    text = f"A {kind}{several} with {_columns(fit)}{rows}, by {display.inference_in_short(longest)}."
     patterns = fit.missing_patterns
     if patterns is not None and patterns.n_incomplete:
-        told += f" {_share(patterns.n_incomplete, patterns.total)} of the rows have missing values."
+        text += f" {_share(patterns.n_incomplete, patterns.total)} of the rows have missing values."
     blocks: list[Block] = [] if fit.reader is None else [Code(fit.reader.parts.text)]
-    return Section("In short", (Text(told), *blocks, figures, *notes))
+    return Section("In short", (Text(text), *blocks, figures, *notes))
 
 
 def model_section(fits: Sequence[Fit]) -> Section:
@@ -112,7 +112,7 @@ def data_section(fits: Sequence[Fit]) -> Section:
     if fit.facts is not None and fit.plan.factors:
         pairs = zip(fit.plan.factors, fit.facts.group_sizes, strict=True)
         body = cells(
-            *((one.name, len(one.levels), int(n.min()), float(np.median(n)), int(n.max())) for one, n in pairs)
+            *((factor.name, len(factor.levels), int(n.min()), float(np.median(n)), int(n.max())) for factor, n in pairs)
         )
         head = ("factor", "groups", "fewest rows", "median", "most rows")
         blocks.append(Table("Groups, and rows of a group.", head, body))
@@ -141,8 +141,8 @@ def missing_section(fit: Fit, patterns: MissingPatterns) -> Section:
             for name, count in patterns.by_column.items()
         )
     )
-    held = isinstance(fit.spec.missing, MissingModel) and fit.spec.missing.fixed
-    how = "by a distribution that was learned first" if held else "together with the coefficients"
+    is_fixed = isinstance(fit.spec.missing, MissingModel) and fit.spec.missing.fixed
+    how = "by a distribution that was learned first" if is_fixed else "together with the coefficients"
     blocks = (
         Text(
             f"{_share(patterns.n_incomplete, patterns.total)} of the rows have at least one missing value, in "

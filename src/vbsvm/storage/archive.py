@@ -47,7 +47,7 @@ class Archive:
 
 def write(path: str | os.PathLike[str], format: str, schema: int, content: Archive) -> None:
     """Write the file, in one step as others see it."""
-    parts = {CONTENT: _text(content.tree), **{f"{k}.npy": _npy(one) for k, one in enumerate(content.arrays)}}
+    parts = {CONTENT: _text(content.tree), **{f"{k}.npy": _npy(array) for k, array in enumerate(content.arrays)}}
     digests = {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}
     head = {"format": format, "schema": schema, "vbsvm": __version__, **content.about, "parts": digests}
     manifest = _text(head)

@@ -30,41 +30,41 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     removed.
     """
     check_path(path)
-    place = Path(path).resolve()
-    if not place.parent.is_dir():
-        raise FileNotFoundError(f"There is no directory {place.parent} to write {place.name} in.")
-    _remove_stale_parts(place)
-    beside = place.with_name(f".{place.name}.{MACHINE_ID}.{os.getpid()}.{secrets.token_hex(4)}.part")
+    target = Path(path).resolve()
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"There is no directory {target.parent} to write {target.name} in.")
+    _remove_stale_parts(target)
+    temporary = target.with_name(f".{target.name}.{MACHINE_ID}.{os.getpid()}.{secrets.token_hex(4)}.part")
     try:
-        with beside.open("xb") as file:
+        with temporary.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(place)
+        temporary.replace(target)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EFBIG) and error.filename is None:
             error.filename = os.fspath(path)
         raise
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def remove(path: str | os.PathLike[str]) -> None:
     """Remove a file, and what killed processes have left of it."""
-    place = Path(path).resolve()
-    place.unlink(missing_ok=True)
-    _remove_stale_parts(place)
+    target = Path(path).resolve()
+    target.unlink(missing_ok=True)
+    _remove_stale_parts(target)
 
 
-def _remove_stale_parts(place: Path) -> None:
-    begin, end = f".{place.name}.", ".part"
+def _remove_stale_parts(target: Path) -> None:
+    begin, end = f".{target.name}.", ".part"
     with suppress(OSError):
-        for one in os.scandir(place.parent):
-            if one.name.startswith(begin) and one.name.endswith(end):
+        for entry in os.scandir(target.parent):
+            if entry.name.startswith(begin) and entry.name.endswith(end):
                 with suppress(OSError):
-                    left = one.name[len(begin) : -len(end)].split(".")
-                    if _writer_is_dead(left) or time.time() - one.stat().st_mtime > STALE_SECONDS:
-                        Path(one.path).unlink()
+                    owner = entry.name[len(begin) : -len(end)].split(".")
+                    if _writer_is_dead(owner) or time.time() - entry.stat().st_mtime > STALE_SECONDS:
+                        Path(entry.path).unlink()
 
 
 def _writer_is_dead(writer: list[str]) -> bool:
