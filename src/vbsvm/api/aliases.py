@@ -15,7 +15,7 @@ FORMULA_PRIORS: Mapping[str, type[Any]] = PRIORS | {"covariance": Covariance, "i
 
 
 def resolve_alias(owner: str, value: Any, classes: Mapping[str, type[Any]]) -> Any:
-    """The settings of a short name; any other object stays as it is, and a class without its brackets is refused."""
+    """Settings object for a short name; other objects are returned unchanged, and classes are rejected."""
     if isinstance(value, type):
         name = value.__name__
         raise TypeError(f"{owner} must be an object such as {name}(…); got the class {name} itself: add the brackets.")

@@ -92,7 +92,7 @@ def cross_validate(
 def _fit_and_predict(
     rows: "_UsedRows", splits: "list[Fold]", inference: Variational | Gibbs, seed: int
 ) -> tuple[Array, Array]:
-    """Scores of the rows left out and log odds of the positive class; NaN for rows that are never left out."""
+    """Fit each fold; return decision values and log odds of the test rows (NaN for rows in no test set)."""
     scores, log_odds = (np.full(len(rows.numbers), np.nan) for _ in range(2))
     for k, (train, test) in enumerate(splits, start=1):
         try:
@@ -111,7 +111,7 @@ def _fit_and_predict(
 def _result(
     model: Model, left_out: LeftOutPredictions, splits: list[Fold], log_odds: Array, groups: str | None
 ) -> CrossValidation:
-    """The predictions of rows that were left out, as a table by fold and as a frame with the index of the data."""
+    """Summary by fold, and the out-of-fold predictions as a frame with the index of the data."""
     import pandas as pd
 
     fold = np.zeros(len(left_out.rows), dtype=np.intp)
@@ -141,7 +141,7 @@ def _result(
 @final
 @dataclass(frozen=True, eq=False)
 class _UsedRows:
-    """The rows of a model's data that count in its fit: their numbers, columns, classes and weights."""
+    """Rows of positive weight of a model's data: row numbers, columns, classes and weights."""
 
     model: Model
     n_user_rows: int
@@ -152,7 +152,7 @@ class _UsedRows:
 
     @staticmethod
     def from_model(model: Model) -> "_UsedRows":
-        """Those of the model's task, in the order of the data."""
+        """Rows used by a model, in the order of the data."""
         import pandas as pd
 
         task = model._task
@@ -164,7 +164,7 @@ class _UsedRows:
         return _UsedRows(model, len(frame), numbers, frame.take(numbers), truth, task.rows.weights[firsts])
 
     def groups(self, name: str) -> NDArray[np.intp]:
-        """The number of each row's group in a column of the data; none may be missing."""
+        """Integer codes of a grouping column; missing values are rejected."""
         import pandas as pd
 
         if not isinstance(name, str):
@@ -172,12 +172,12 @@ class _UsedRows:
         return pd.factorize(frames.take(self.model.data, [name], self.numbers)[name])[0]
 
     def model_of(self, train: NDArray[np.intp]) -> Model:
-        """The model of some of the rows."""
+        """The model, to be fitted to a subset of the rows."""
         return self.model.refitted_to(self.frame.iloc[train], self.weights[train])
 
 
 def _splits(folds: Any, rows: _UsedRows, members: NDArray[np.intp] | None, seed: int) -> list[Fold]:
-    """Training rows and rows left out of each fold, as places among the rows that count."""
+    """Training and test rows of each fold, as indices into the rows used."""
     if not isinstance(folds, Iterable) or isinstance(folds, str):
         return _random_folds(folds, rows, members, seed)
     splits = _explicit_folds(folds, rows)
@@ -186,7 +186,7 @@ def _splits(folds: Any, rows: _UsedRows, members: NDArray[np.intp] | None, seed:
 
 
 def _random_folds(folds: Any, rows: _UsedRows, members: NDArray[np.intp] | None, seed: int) -> list[Fold]:
-    """So many folds, with the classes in equal shares, and whole groups where there are some."""
+    """Shuffled stratified folds; with groups, each group is in one fold."""
     n_rows = len(rows.numbers)
     require_whole("cross_validate", 2, n_rows, folds=folds)
     n_folds, counts = int(folds), np.bincount(rows.truth, minlength=2)
@@ -207,7 +207,7 @@ def _random_folds(folds: Any, rows: _UsedRows, members: NDArray[np.intp] | None,
 
 
 def _explicit_folds(folds: Iterable[Any], rows: _UsedRows) -> list[Fold]:
-    """Pairs of row numbers as places among the rows that count."""
+    """User-supplied (train, test) row numbers as indices into the rows used."""
     position = np.full(rows.n_user_rows, -1)
     position[rows.numbers] = np.arange(len(rows.numbers))
     splits, was_left_out = [], np.zeros(len(rows.numbers), dtype=bool)
@@ -236,7 +236,7 @@ def _explicit_folds(folds: Iterable[Any], rows: _UsedRows) -> list[Fold]:
 
 
 def _check_whole_groups(folds: list[Fold], members: NDArray[np.intp] | None) -> None:
-    """Refuse folds that leave out a part of a group."""
+    """Reject folds that split a group between training and test rows."""
     for k, (train, test) in enumerate(folds, start=1):
         if members is not None and np.isin(members[test], members[train]).any():
             raise ValueError(f"cross_validate: fold {k} leaves out some rows of a group that is also in training.")

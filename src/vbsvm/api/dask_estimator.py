@@ -72,7 +72,7 @@ class DaskClassifier(ClassifierMixin, Estimator):
         return self._fit_tasks(lambda: self._tasks(*_inputs_and_labels(X, y, sample_weight, target)))
 
     def _tasks(self, X: Any, y: Any, sample_weight: Any) -> list[Task]:
-        """Check everything, and give the models of rows that lie in the cluster."""
+        """Validate the input and build one task for each model, with rows in the cluster."""
         prior, _, imputation = self.check_settings()
         cluster = Cluster.of(self.client)
         if self.group is not None:
@@ -88,7 +88,7 @@ class DaskClassifier(ClassifierMixin, Estimator):
         return problem.tasks()
 
     def _stored_fit(self, fit: Fit) -> Fit:
-        """What is kept of a fit: all but its rows, whose place in the cluster others need."""
+        """The fit without its rows, so that memory in the cluster is released."""
         return fit._without_rows()
 
     def decision_function(self, X: Any) -> Any:
@@ -113,7 +113,7 @@ class DaskClassifier(ClassifierMixin, Estimator):
         return self.classes_
 
     def _predicted(self, X: Any, method: Any, example: Array, name: str) -> Any:
-        """What a method of the local estimator gives, partition by partition; at once for data in memory."""
+        """Apply a method of the local estimator to each partition lazily, or at once to data in memory."""
         model = self.to_local()
         if not is_collection(X):
             return method(model, X)
@@ -247,7 +247,7 @@ def _inputs_and_labels(X: Any, y: Any, sample_weight: Any, target: str | None) -
 
 
 def _correct_weight(model: Classifier, rows: tuple[Any, Any, Any]) -> Array:
-    """Weight of the rows whose class is predicted, and of all."""
+    """Total weight of the correctly classified rows, and of all rows."""
     X, y, sample_weight = rows
     labels = np.asarray(y).reshape(-1)
     if not len(labels):

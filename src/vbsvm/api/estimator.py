@@ -107,12 +107,12 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         return super().check_settings()
 
     def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], list[Warning]]:
-        """The fits; batches of earlier calls are forgotten."""
+        """The fits; sums of earlier ``partial_fit`` calls are discarded."""
         vars(self).pop("_stream", None)
         return super()._fit(tasks)
 
     def _initial_states(self, tasks: list[Task]) -> list[State] | None:
-        """Where the last fit ended, if that is asked for."""
+        """Final states of the last fit if ``warm_start``, else None."""
         require_flag(type(self).__name__, warm_start=self.warm_start)
         return online.warm_starts(self.fit_, tasks) if self.warm_start and hasattr(self, "fit_") else None
 
@@ -192,7 +192,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         return self._fit_tasks(tasks)
 
     def _tasks(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> list[Task]:
-        """Check everything, and give one model for two classes, else one for each class against the rest."""
+        """Validate the input and build the tasks: one for two classes, else one per class against the rest."""
         prior, inference, settings = self.check_settings()
         require_in_memory(X=X, y=y, sample_weight=sample_weight)
         vars(self).pop("levels_", None)

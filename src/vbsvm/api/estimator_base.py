@@ -42,7 +42,7 @@ _INTERNAL = {"likelihood", "local", "check_settings"}
 
 
 def _per_model(name: str, doc: str) -> Any:
-    """A property of an estimator: what each of its models has under this name, in an array."""
+    """Property that stacks an attribute of each model's fit in an array."""
     return property(lambda estimator: np.array([getattr(fit, name) for fit in estimator._fits]), doc=doc)
 
 
@@ -140,11 +140,11 @@ class Estimator(BaseEstimator):
         return settings
 
     def _fit_tasks(self, tasks: Callable[[], list[Task]]) -> Self:
-        """Fit what is to be fitted, and keep it."""
+        """Build the tasks, fit them, and store the fits."""
         return self._replace_fit(lambda: self._fit(tasks()))
 
     def _replace_fit(self, fit: Callable[[], tuple[tuple[Fit, ...], list[Warning]]]) -> Self:
-        """Keep what a function fits, and say what is to be said of it; a failure leaves this object as it was."""
+        """Store the fits of a function and issue its warnings; on failure the estimator is restored."""
         before = dict(vars(self))
         try:
             with single_threaded_blas():
@@ -166,7 +166,7 @@ class Estimator(BaseEstimator):
         return self
 
     def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], list[Warning]]:
-        """The fits, and what is to be said of them."""
+        """The fits, and warnings about them."""
         name, inference = type(self).__name__, self._inference()
         tasks, remarks = likelihood_power.with_powers(name, tasks, self._likelihood_power(), inference)
         seed = validation.read_seed(self.random_state) if isinstance(inference, Gibbs) else 0
@@ -180,11 +180,11 @@ class Estimator(BaseEstimator):
         ]
 
     def _initial_states(self, tasks: list[Task]) -> list[State] | None:
-        """Where climbs begin; None is the usual start."""
+        """Initial states of the optimisation, or None for the default."""
         return None
 
     def _stored_fit(self, fit: Fit) -> Fit:
-        """What is kept of a fit: all of it, its rows included."""
+        """The fit as it is stored: with its rows."""
         return fit
 
     @property
@@ -273,7 +273,7 @@ class Estimator(BaseEstimator):
 
 
 def _covariance_notes(classes: NDArray[Any], frames: "list[pd.DataFrame]") -> str:
-    """What is to be known of spreads: once, or class by class where they differ."""
+    """Notes on the standard errors: common to all classes, or by class if they differ."""
     notes = [frame.attrs["spreads"] for frame in frames]
     if len(set(notes)) == 1:
         return notes[0]

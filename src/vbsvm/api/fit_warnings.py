@@ -46,7 +46,7 @@ NULL_FIT = Variational(tol=1e-2)
 
 
 def convergence_messages(owner: str, fit: Fit, inference: Variational | Gibbs) -> list[str]:
-    """What the user should know of how a fit ended."""
+    """Messages about convergence of the optimisation or mixing of the chains."""
     if isinstance(inference, Variational):
         return [] if fit.converged else [_convergence_message(owner, fit, inference)]
     if fit.history.separable:
@@ -86,7 +86,7 @@ def _undetermined(fit: Fit) -> Iterator[tuple[str, str]]:
 
 
 def _mixing_message(owner: str, worst: Worst, inference: Gibbs, spec: Spec) -> str:
-    """Say that chains have not mixed, and what to do."""
+    """Message that chains have not mixed, with advice."""
     rhat = f"{worst.rhat_of!r} has an R-hat of {worst.rhat:.3f} (up to {diagnostics.LARGEST_RHAT} is good), and "
     n_tune = inference.n_tune(warm=inference.suits_warm_start(spec))
     return (
@@ -98,7 +98,7 @@ def _mixing_message(owner: str, worst: Worst, inference: Gibbs, spec: Spec) -> s
 
 
 def _separation_message(owner: str) -> str:
-    """Say that the classes are separated, and what to do."""
+    """Message that the classes are separated, with advice."""
     return (
         f"{owner}: most draws separate the classes. Under this prior the posterior is then hardly bounded, and its "
         "means depend on how long the chains ran. Use a tighter prior, such as Ridge(3, 3) or Normal(1.0), or "
@@ -107,14 +107,14 @@ def _separation_message(owner: str) -> str:
 
 
 def _larger_psi(spec: Spec) -> float:
-    """A scale of the inputs' covariance that holds it."""
+    """A prior scale ψ of the inputs' covariance that regularises it more strongly."""
     inputs = input_model(spec.missing)
     assert inputs is not None
     return 10.0 * max(1.0, inputs.psi)
 
 
 def _convergence_message(owner: str, fit: Fit, inference: Variational) -> str:
-    """Say why a climb did not converge, and what to do."""
+    """Message why the optimisation did not converge, with advice."""
     spec, history = fit.spec, fit.history
     if history.ending is Status.INTERRUPTED:
         return f"{owner} was interrupted after {history.passes} passes: the coefficients may still change."
@@ -151,7 +151,7 @@ class OneClassWarning(UserWarning):
 def unassigned_message(
     owner: str, remedy: str, tasks: Sequence[Task], fits: Sequence[Fit], classes: NDArray[Any]
 ) -> str | None:
-    """Say which classes no training row is assigned to, and what helps; None where each has some row.
+    """Message naming classes that are never predicted in training, with advice, or None.
 
     ``remedy`` says how classes are weighed; ``{own}`` and ``{others}`` in it become the weights that make them equal.
     """
@@ -192,7 +192,7 @@ def _unassigned(tasks: Sequence[Task], fits: Sequence[Fit], n_classes: int) -> N
 
 
 def _assigned_classes(task: Task, fits: Sequence[Fit], n_classes: int, source: InMemory) -> NDArray[np.bool_]:
-    """Which classes some row of a table is assigned to; rows are scored until all are."""
+    """Mask of the classes predicted for some row; rows are scored in batches until all are."""
     task, is_assigned = replace(task, source=source), np.zeros(n_classes, dtype=bool)
     begin, size = 0, FIRST_ROWS if source.candidates is None else source.X.shape[0]
     while begin < source.X.shape[0] and not is_assigned.all():
@@ -213,12 +213,12 @@ def _predicted_class(scores: Array) -> NDArray[np.intp]:
 
 
 def _has_weight(weights: Array, candidates: Candidates | None) -> NDArray[np.bool_]:
-    """Which rows have a weight; candidates of one row count as that row."""
+    """Mask of rows of positive weight; candidates are merged into their row."""
     return weights > 0 if candidates is None else np.bincount(candidates.row, weights) > 0
 
 
 def selection_messages(owner: str, task: Task, fit: Fit) -> list[str]:
-    """What users should know of the selected predictors of a variational fit."""
+    """Messages about the reliability of a variational selection of predictors."""
     outcome = fit.outcome
     if not fit.selects or not isinstance(outcome, OptimizeResult) or outcome.interrupted:
         return []
@@ -258,7 +258,7 @@ def _selected(task: Task, state: State) -> NDArray[np.bool_]:
 
 
 def _exchangeable(task: Task, state: State, selected: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Selected columns, each with the best one outside, where exchanging the two hardly lowers the bound.
+    """Pairs (selected, unselected) whose exchange lowers the ELBO by less than ``CLOSE_ELBO``.
 
     The rows' quadratic terms are those of the fit: at other coefficients they are a lower bound, so that what is given
     here can be exchanged. Only predictors with an inclusion indicator of their own, and tables with a dense gram.
@@ -291,7 +291,7 @@ def _exchangeable(task: Task, state: State, selected: NDArray[np.bool_]) -> list
 
 
 def _elbo_gain(task: Task, outcome: OptimizeResult, selected: NDArray[np.bool_]) -> float:
-    """How far the bound lies above that without predictors; infinite where nothing is selected, or it is plain."""
+    """ELBO minus that of the null model; infinite if nothing is selected or an effect is clear."""
     spec, state = task.spec, outcome.state
     assert spec.gate_map is not None
     inside = np.append(selected, False)[spec.gate_map.gate_of]

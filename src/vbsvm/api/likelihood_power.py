@@ -35,7 +35,7 @@ LOGISTIC = "Use VBLogistic, or Model(…, likelihood='logistic')."
 
 
 def read_power(owner: str, value: Any) -> float | str | None:
-    """The power that was asked for; refuse what is none."""
+    """Validated likelihood power: None, "calibrated" or a number."""
     if value is None or (isinstance(value, str) and value == CALIBRATED):
         return value
     if isinstance(value, str) or not lies_within(value, 1e-6, 1.0):
@@ -48,7 +48,7 @@ def read_power(owner: str, value: Any) -> float | str | None:
 def with_powers(
     owner: str, tasks: Sequence[Task], requested: float | str | None, inference: Variational | Gibbs
 ) -> tuple[list[Task], list[str]]:
-    """The tasks with the powers that they are fitted at, and what users should know of these."""
+    """Tasks at their likelihood powers, and messages about these."""
     powered, remarks = [], []
     for task in tasks:
         power, remark = _choose_power(owner, task, requested, inference)
@@ -60,7 +60,7 @@ def with_powers(
 def _choose_power(
     owner: str, task: Task, requested: float | str | None, inference: Variational | Gibbs
 ) -> tuple[float, str | None]:
-    """The power of one model, and what is to be said of it."""
+    """Likelihood power of one model, and a message or None."""
     if task.spec.likelihood.normalised:
         return 1.0, None
     unsound = _unsupported_reason(task)
@@ -99,7 +99,7 @@ def _uncalibrated_message(owner: str, why: str | None) -> str:
 
 
 def _unsupported_reason(task: Task) -> str | None:
-    """Where a power below 1 does harm."""
+    """Reason why a power below 1 is not supported, or None."""
     if task.plan.factors:
         return "With random effects, whose variances a lower power shrinks"
     missing = task.spec.missing
@@ -109,7 +109,7 @@ def _unsupported_reason(task: Task) -> str | None:
 
 
 def _too_few_rows(task: Task) -> str | None:
-    """Where a lower power leaves nothing to be selected."""
+    """Message that predictors outnumber observations, or None."""
     gates = task.spec.gate_map
     assert gates is not None
     rows = task._unweighted()
@@ -123,7 +123,7 @@ def _total_weight(part: Part) -> float:
 
 
 def _with_power(task: Task, power: float) -> Task:
-    """The same task at this power."""
+    """The task with this likelihood power."""
     if power == 1.0:
         return task
     spec = task.spec.with_priors(lambda prior: cast(LaplaceZero, prior).with_default_rho(INCLUSION_PRIOR))
@@ -131,7 +131,7 @@ def _with_power(task: Task, power: float) -> Task:
 
 
 def _calibrated_power(owner: str, task: Task) -> float:
-    """The calibrated power, from one pilot or two; above 1 where the fit is degenerate."""
+    """Calibrated power from one or two pilot fits; above 1 if the fit is degenerate."""
     if task.source.drawn_covariance:
         raise ValueError(
             f"{owner}: likelihood_power='calibrated' does not support tables of so many rows and columns: give a "
@@ -142,7 +142,7 @@ def _calibrated_power(owner: str, task: Task) -> float:
 
 
 def _pilot_power(task: Task, power: float) -> float:
-    """The power by what each row did to a pilot at this one, with ``Ridge`` in the place of ``LaplaceZero``."""
+    """Power estimated from the influence of each row in a pilot fit with ``Ridge`` at this power."""
     spec = replace(task.spec.with_priors(lambda _: Ridge()), likelihood=Hinge(power))
     outcome = PILOT_FIT.run(spec, task.source).finished()
     pilot = TrainingRows(

@@ -154,7 +154,7 @@ def _probit_columns(
 
 
 def _units(scale: Array, columns: NDArray[np.intp], row_statistics: "RowStatistics") -> Array:
-    """Standard deviations of columns of the design; those that were not divided by theirs are looked at."""
+    """Standard deviations of design columns: 1 if scaled, else computed from the rows."""
     units, unscaled = np.where(np.isfinite(scale), 1.0, 0.0), np.flatnonzero(scale == 1.0)
     if len(unscaled):
         units[unscaled] = row_statistics.deviations(columns[unscaled])
@@ -162,7 +162,7 @@ def _units(scale: Array, columns: NDArray[np.intp], row_statistics: "RowStatisti
 
 
 def column_sampler(settings: GaussianImputation, y: Array, weights: Array) -> ColumnSampler | None:
-    """How missing values are drawn where columns do not enter linearly, or None."""
+    """Sampler of missing values of columns that enter nonlinearly, or None."""
     if not settings.draws_columns:
         return None
     labels = y if settings.labels == REGRESSOR else None
@@ -180,7 +180,7 @@ def _inputs(columns: NDArray[np.intp], given: NDArray[np.intp], links: Sequence[
 
 
 class RowStatistics(Protocol):
-    """What is seen of rows beside the ranges of their columns, wherever they lie."""
+    """Statistics of encoded rows that the treatment of missing values needs."""
 
     def deviations(self, columns: NDArray[np.intp]) -> Array:
         """Standard deviations of the known values of some columns."""
@@ -200,7 +200,7 @@ class RowStatistics(Protocol):
 @final
 @dataclass(frozen=True, eq=False)
 class EncodedRows:
-    """Rows at hand, their weights and, where categories are missing, labels; ``runs`` are looked at in turn."""
+    """Statistics of rows in memory, computed block by block (``runs``)."""
 
     rows: Encoded
     weights: Array
@@ -232,7 +232,7 @@ class EncodedRows:
     def _level_sums(
         self, rows: slice, recipe: Recipe, columns: Sequence[NDArray[np.intp]], sizes: Sequence[int]
     ) -> CategorySums:
-        """The moments of a run of rows; each counts once, where its level is known."""
+        """Moments of a block of rows with observed level; each row counts once."""
         assert self.rows.candidates is not None
         assert self.y is not None
         firsts, sums = self.rows.candidates.firsts_in(rows), []
@@ -245,7 +245,7 @@ class EncodedRows:
         return CategorySums(tuple(sums))
 
     def _missing(self, rows: slice, columns: NDArray[np.intp], names: tuple[str, ...]) -> NDArray[np.bool_]:
-        """What is missing in a run of rows: of these columns, then of the categories."""
+        """Missingness mask of a block of rows: columns, then categories."""
         table, candidates = self.rows.table, self.rows.candidates
         if candidates is not None:
             row_index = candidates.firsts_in(rows)

@@ -51,7 +51,7 @@ MAX_RECENT = 8192
 @final
 @dataclass(frozen=True, eq=False)
 class _ModelSums:
-    """What one model keeps of past rows: sums, the state that they led to, scores of the last rows, and counts."""
+    """Sufficient sums of one model's past rows, its state, recent decision values, and counts."""
 
     rows: PastRows
     state: State
@@ -62,7 +62,7 @@ class _ModelSums:
 @final
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """What is known of all rows so far: a summary of the columns, how they are standardised, and each model's part."""
+    """State of online learning: column summary, standardisation, and each model's sums."""
 
     classes: NDArray[Any]
     columns: ColumnSummary
@@ -83,7 +83,7 @@ class Learner:
     def learn_batch(
         self, stream: Stream | None, classes: NDArray[Any], batch: ReadTable
     ) -> tuple[Stream, tuple[Fit, ...]]:
-        """The stream with one batch more, and the fits to all rows so far."""
+        """Update the stream with a batch, and return the fits to all rows so far."""
         encoder = TableEncoder(self.reader, classes)
         rows = encoder(Partition(batch))
         assert rows is not None
@@ -104,7 +104,7 @@ class Learner:
         return Stream(classes, columns, problem.design.plan.recipe, n_rows, tuple(models)), calibrated_fits
 
     def _learn_model(self, task: Task, past: _ModelSums | None, stream: Stream | None) -> tuple[_ModelSums, Fit]:
-        """One model's part."""
+        """Update one model's sums, and fit it."""
         rows, facts, past_sums = _dense(task.source), Facts.of(task.source), None
         if past is None or stream is None:
             outcome = self.inference.run(task.spec, rows).finished()
@@ -125,12 +125,12 @@ class Learner:
 
 
 def _dense(source: Any) -> Memory:
-    """The rows for a dense gram, however few they are."""
+    """The rows in the dense columns × columns layout."""
     return replace(source, wide=False)
 
 
 def _prequential_scores(task: Task, before: State) -> LeftOutScores:
-    """Scores of the new rows as the past had them."""
+    """Decision values of the new rows before they are learned (prequential)."""
     source, theta = task.rows, before.coefficients.mean
     scores = np.concatenate(source.total(lambda part: [part.scores(theta, None)]))
     counted = source.weights > 0
@@ -138,7 +138,7 @@ def _prequential_scores(task: Task, before: State) -> LeftOutScores:
 
 
 def _last_scores(before: LeftOutScores, new: LeftOutScores) -> LeftOutScores:
-    """The last rows of both."""
+    """The most recent decision values, up to ``MAX_RECENT``."""
 
     def last(old: Array, recent: Array) -> Array:
         return np.concatenate([old, recent])[-MAX_RECENT:]
@@ -168,7 +168,7 @@ def learn_batch(
 
 
 def _first_batch(fits: Sequence[Fit], classes: NDArray[Any]) -> ReadTable:
-    """The rows of a fit, as the first batch."""
+    """Rows of a fit as the first batch."""
     sources = [one for fit in fits if fit._rows is not None and isinstance(one := fit._rows._unchanged, Memory)]
     if not sources:
         raise ValueError(
@@ -181,7 +181,7 @@ def _first_batch(fits: Sequence[Fit], classes: NDArray[Any]) -> ReadTable:
 
 
 def supports_partial_fit(estimator: "Classifier") -> bool:
-    """Whether sums can stand for past rows; an AttributeError says what is in the way."""
+    """Whether ``partial_fit`` is available; else an AttributeError says why not."""
     prior, inference, _ = estimator.check_settings()
     if isinstance(inference, Gibbs):
         raise AttributeError("partial_fit is only available for variational fits: use inference=Variational().")
@@ -231,7 +231,7 @@ def _declared_classes(classes: Any) -> NDArray[Any]:
 
 
 def _check_known(labels: NDArray[Any], classes: NDArray[Any]) -> None:
-    """Refuse a class that was not announced."""
+    """Reject a class that was not announced."""
     unknown = classes[label_checks.class_codes(classes, labels)] != labels
     if unknown.any():
         row = int(np.argmax(unknown))
@@ -242,7 +242,7 @@ def _check_known(labels: NDArray[Any], classes: NDArray[Any]) -> None:
 
 
 def _check_complete(names: Sequence[str], X: NDArray[np.floating]) -> None:
-    """Refuse tables that are too wide, or miss values."""
+    """Reject tables that are too wide, or miss values."""
     if len(names) > MAX_COLUMNS:
         raise ValueError(f"partial_fit keeps a matrix of {len(names)} columns; up to {MAX_COLUMNS} are supported.")
     missing = np.isnan(X)
@@ -255,7 +255,7 @@ def _check_complete(names: Sequence[str], X: NDArray[np.floating]) -> None:
 
 
 def warm_starts(fits: Sequence[Fit], tasks: Sequence[Task]) -> list[State] | None:
-    """Where each climb may begin; None where the last fits are of another kind: then the usual start serves."""
+    """Initial states from the last fits, or None if these are of another model."""
     states = [_warm_start(fit, task) for fit, task in zip(fits, tasks, strict=False)]
     if len(fits) != len(tasks) or any(state is None for state in states):
         return None
@@ -263,7 +263,7 @@ def warm_starts(fits: Sequence[Fit], tasks: Sequence[Task]) -> list[State] | Non
 
 
 def _warm_start(fit: Fit, task: Task) -> State | None:
-    """The end of a fit in the units of another task, for models of complete columns without gates and groups."""
+    """Final state of a fit in the units of another task, or None if that is not supported."""
     old, new, outcome = fit.plan.recipe, task.plan.recipe, fit.outcome
     if not isinstance(outcome, OptimizeResult) or not isinstance(outcome.state.coefficients, DenseGaussian):
         return None
@@ -279,7 +279,7 @@ def _blocks(model: Fit | Task) -> list[str]:
 
 
 def _rescaled(distribution: DenseGaussian, old: Recipe, new: Recipe) -> DenseGaussian:
-    """The same distribution of scores, for columns in other units: the slopes change theirs, the intercept follows."""
+    """Distribution of the coefficients after a change of centring and scaling."""
     M = np.diag(np.concatenate([np.ones(new.first), new.scale / old.scale]))
     if new.intercept:
         M[0, 1:] = (new.centre - old.centre) / old.scale

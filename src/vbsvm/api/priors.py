@@ -53,7 +53,7 @@ def _fixed_terms(reader: Reader) -> dict[str, slice]:
 
 
 def keys(reader: Reader) -> list[str]:
-    """What ``priors`` may name."""
+    """Valid keys of ``priors``."""
     groups = [str(effects.term) for effects in reader.effects]
     return [FIXED, *_fixed_terms(reader), *(str(curve.term) for curve in reader.curves), *groups]
 
@@ -129,7 +129,7 @@ def _group_blocks(reader: Reader, user_priors: "_UserPriors") -> list[Block]:
 
 
 def _merged_slices(columns: list[slice]) -> tuple[slice, ...]:
-    """Neighbouring slices made one."""
+    """Adjacent slices merged."""
     joined: list[slice] = []
     for part in sorted(columns, key=lambda part: part.start):
         if joined and joined[-1].stop == part.start:
@@ -141,7 +141,7 @@ def _merged_slices(columns: list[slice]) -> tuple[slice, ...]:
 
 @final
 class _UserPriors:
-    """The user's priors by term, in any way of writing it; knows which have been taken, and the model's likelihood."""
+    """The user's priors by normalised term; records which have been used."""
 
     def __init__(self, priors: Mapping[str, Prior | str], likelihood: Likelihood) -> None:
         self.likelihood = likelihood
@@ -157,7 +157,7 @@ class _UserPriors:
             self._priors[syntax.normal_form(key)] = (key, prior)
 
     def take(self, *names: str) -> Prior | None:
-        """The prior that was given for a term by one of its names."""
+        """The user's prior of a term, by one of its names, or None."""
         for name in names:
             entry = self._priors.get(syntax.normal_form(name))
             if entry is not None:
@@ -166,7 +166,7 @@ class _UserPriors:
         return None
 
     def check_all_used(self, keys: list[str]) -> None:
-        """Refuse a prior for a term that is not there."""
+        """Reject priors of terms that do not exist."""
         for key, _ in self._priors.values():
             if key not in self._taken:
                 raise ValueError(f"priors: there is no term {key!r}; there are {', '.join(map(repr, keys))}.")

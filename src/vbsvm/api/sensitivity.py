@@ -99,7 +99,7 @@ def _read_columns(columns: Sequence[str] | None, missing: list[str]) -> list[str
 
 
 def _continue_to(task: Task, inference: Variational, fit: Fit, columns: list[str], before: float, after: float) -> Fit:
-    """Go from one shift to another in small steps, each from where the last ended."""
+    """Fit from one shift to another in small steps, each started from the last."""
     n_steps = int(np.ceil(abs(after - before) / STEP))
     for delta in np.linspace(before, after, n_steps + 1)[1:]:
         fit = _fit_at_shift(task, inference, Shift(dict.fromkeys(columns, float(delta))), fit.outcome.state)
@@ -115,7 +115,7 @@ def _fit_at_shift(task: Task, inference: Variational, shift: Shift, start: State
 
 
 def _share(changed: NDArray[np.bool_]) -> float:
-    """Share of rows; NaN where there are none."""
+    """Proportion of rows, NaN if there are none."""
     return float(changed.mean()) if len(changed) else math.nan
 
 

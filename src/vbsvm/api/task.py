@@ -77,7 +77,7 @@ class Task:
     def optimize(
         self, inference: Variational, start: State | None = None, learned: LearnedInputs | None = None
     ) -> OptimizeResult:
-        """Optimise over the rows; a run that was interrupted before goes on."""
+        """Run the optimisation; an interrupted run over files resumes from its checkpoint."""
         pages = self.source.pages if isinstance(self.source, Memory) else None
         watch = ProgressCallback() if pages is None else _checkpoint(pages, self.spec, inference, start, self.classes)
         try:
@@ -91,7 +91,7 @@ class Task:
     def result(
         self, outcome: OptimizeResult | Sample, first: Fit | None = None, inference: Variational | None = None
     ) -> Fit:
-        """The fit that ended like this; with several classes, the ``first`` may learn the inputs' distribution for all.
+        """Fit from an outcome; with several classes the ``first`` learns the inputs' distribution for all.
 
         Where inputs are missing, their distribution is a part of the fit. Else it is learned when it is asked for.
         ``inference`` makes the fit again without some rows, where it can.
@@ -140,7 +140,7 @@ class Task:
         return self.source
 
     def _unweighted(self) -> Unweighted | None:
-        """The same rows without class weights, where there are any."""
+        """The rows without class weights, or None if there are none."""
         if self.sample_weights is None or isinstance(self.sample_weights, Unweighted):
             return self.sample_weights
         s, k = self.rows.weights, np.where(self.rows.weights > 0, self.sample_weights, 0.0)
@@ -148,13 +148,13 @@ class Task:
         return Unweighted(replace(self.rows, weights=k), replace(self.rows, weights=squares))
 
     def _chain_start(self, inference: Gibbs) -> State | None:
-        """Where a sampler's chains start: around a variational fit, where that suits the model."""
+        """Variational state around which the chains start, or None if that is not supported."""
         suits = inference.suits_warm_start(self.spec)
         return WARM_START.run(self.spec, self.source).finished().state if suits else None
 
     @property
     def sampler_input(self) -> tuple[Spec, AnyRows]:
-        """What a sampler takes: rows with missing values are written out as often as their weights say.
+        """Spec and source for the sampler; rows with missing values are repeated by their weights.
 
         Each of them has missing values of its own.
         """
@@ -185,7 +185,7 @@ class Task:
         return Encoded(source.X[rows], levels, self._multipliers(rows), candidates)
 
     def _multipliers(self, rows: slice) -> Array | None:
-        """What a unit of a missing input adds to each derived column; 0 for inputs that are never missing here."""
+        """Change of each derived column per unit of a missing input; 0 for inputs that are never missing."""
         missing_inputs, derived = self.rows.missing_inputs, self.missing_data.all_inputs.pairs
         if missing_inputs is None or not derived:
             return None
@@ -195,7 +195,7 @@ class Task:
         return multipliers
 
     def complete_rows(self) -> Encoded:
-        """The rows that miss nothing."""
+        """Rows without missing values."""
         complete = ~np.isnan(self.rows.X).any(axis=1)
         if self.rows.candidates is not None:
             complete &= ~self.rows.candidates.filled_in.any(axis=1)
@@ -248,7 +248,7 @@ def _checkpoint(pages: Pages, *run: Any) -> CheckpointCallback:
 
 
 def read_inference(value: Any) -> Variational | Gibbs:
-    """The inference that was asked for; variational Bayes unless it is said."""
+    """Validated inference; default ``Variational()``."""
     inference = Variational() if value is None else aliases.resolve_alias("inference", value, aliases.INFERENCES)
     if not isinstance(inference, Variational | Gibbs):
         raise TypeError(f"inference must be an object such as Variational() or Gibbs(), or None; got {inference!r}.")
@@ -256,7 +256,7 @@ def read_inference(value: Any) -> Variational | Gibbs:
 
 
 def read_imputation(value: Any) -> GaussianImputation:
-    """The distribution of the inputs that was asked for; the default unless it is said."""
+    """Validated imputation settings; default ``GaussianImputation()``."""
     settings = GaussianImputation() if value is None else value
     if not isinstance(settings, GaussianImputation):
         raise TypeError(f"imputation must be an object such as GaussianImputation(), or None; got {settings!r}.")
@@ -271,7 +271,7 @@ def read_likelihood(value: Any) -> Likelihood:
 
 
 def check_variational(caller: str, inference: Variational | Gibbs) -> Variational:
-    """Refuse a sampler where fits follow each other."""
+    """Reject ``Gibbs`` where only variational fits are supported."""
     if isinstance(inference, Gibbs):
         raise ValueError(f"{caller} is only available for variational fits: use inference=Variational().")
     return inference

@@ -43,7 +43,7 @@ def needs_draws(X: Any) -> bool:
 
 
 def check_model_size(plan: Plan, spec: Spec, source: InMemory) -> None:
-    """Refuse a model that would take hours and many gigabytes: its matrices are columns × columns, or rows × columns.
+    """Reject a model that would take hours and many gigabytes: its matrices are columns × columns, or rows × columns.
 
     Effects of all factors but the last count as columns.
     """
@@ -75,13 +75,13 @@ def check_model_size(plan: Plan, spec: Spec, source: InMemory) -> None:
 
 
 def check_mechanism(settings: GaussianImputation, rows: Encoded) -> None:
-    """Refuse values that are missing not at random beside missing categories."""
+    """Reject values that are missing not at random beside missing categories."""
     if rows.candidates is not None and isinstance(settings.mechanism, NotAtRandom):
         raise ValueError("NotAtRandom does not support missing categories: make missing a category of its own.")
 
 
 def check_missing_size(settings: GaussianImputation, n_inputs: int, n_missing: int) -> None:
-    """Refuse distributions of missing inputs whose matrices would take hours."""
+    """Reject distributions of missing inputs whose matrices would take hours."""
     n_variables = n_inputs if settings.joint else n_missing
     if n_variables > MAX_JOINT:
         raise ValueError(
@@ -91,7 +91,7 @@ def check_missing_size(settings: GaussianImputation, n_inputs: int, n_missing: i
 
 
 def check_sampleable(spec: Spec, source: AnyRows) -> None:
-    """Refuse what only variational Bayes has."""
+    """Reject models that ``Gibbs`` does not support."""
     if source.drawn_covariance:
         raise ValueError(
             f"Gibbs does not support {source.n_rows} rows with {spec.n_columns} coefficients: a sweep would take "
@@ -107,7 +107,7 @@ def read_seed(random_state: Any) -> int:
 
 
 def check_gates(spec: Spec, plan: Plan) -> None:
-    """Refuse joint distributions of gates and coefficients beside random effects."""
+    """Reject joint distributions of gates and coefficients beside random effects."""
     if spec.joint_gates and plan.factors:
         raise ValueError("LaplaceZero(gates=Joint()) does not support random effects: use gates=Factorised().")
 
@@ -115,7 +115,7 @@ def check_gates(spec: Spec, plan: Plan) -> None:
 def check_finite_columns(
     X: Any, weights: Array, ranges: Range, names: tuple[str, ...], given: NDArray[np.intp] | None = None
 ) -> None:
-    """Refuse infinity, and NaN in sparse tables, in rows that count, by column and row, which is that of ``given``."""
+    """Reject infinity, and NaN in sparse tables, in rows that count, by column and row, which is that of ``given``."""
     sparse = issparse(X)
     infinite = (ranges.low == -np.inf) | (ranges.high == np.inf)
     bad = np.flatnonzero(infinite | ranges.incomplete if sparse else infinite)
@@ -128,14 +128,14 @@ def check_finite_columns(
 
 
 def check_observed_columns(ranges: Range, names: tuple[str, ...]) -> None:
-    """Refuse columns without any value."""
+    """Reject columns without any observed value."""
     empty = np.flatnonzero(ranges.incomplete & (ranges.low > ranges.high))
     if len(empty):
         raise ValueError(f"Column {names[empty[0]]!r} has no value in any row of positive weight. Drop it.")
 
 
 def check_finite(X: NDArray[np.floating], names: tuple[str, ...]) -> None:
-    """Refuse infinity, naming column and row; and a sparse table, in which nothing may be missing."""
+    """Reject infinity, naming column and row; and a sparse table, in which nothing may be missing."""
     if issparse(X):
         raise TypeError("impute: X is sparse, and values may be missing in dense tables only: use X.toarray().")
     bad = np.flatnonzero(np.isinf(X).any(axis=0))
@@ -144,7 +144,7 @@ def check_finite(X: NDArray[np.floating], names: tuple[str, ...]) -> None:
 
 
 def check_finite_scores(X: Any, scores: Array, names: tuple[str, ...], *, fills: bool = True) -> None:
-    """Refuse rows without a finite score: an infinity in X, or values too far out for floating point."""
+    """Reject rows without a finite score: an infinity in X, or values too far out for floating point."""
     rows = np.flatnonzero(~np.isfinite(scores).all(axis=1))
     if len(rows):
         row = int(rows[0])
@@ -164,7 +164,7 @@ def check_finite_scores(X: Any, scores: Array, names: tuple[str, ...], *, fills:
 
 
 def check_representable(ranges: Range, recipe: Recipe, names: tuple[str, ...]) -> None:
-    """Refuse columns whose squares or coefficients floating point can't hold."""
+    """Reject columns whose squares or coefficients floating point can't hold."""
     large = np.flatnonzero(~(recipe.reach(ranges) < MAX_INPUT))
     if len(large):
         raise ValueError(

@@ -25,7 +25,7 @@ MAX_WORDS = 4
 @final
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for beside the data."""
+    """Options of ``vbsvm fit``, except those about the data file."""
 
     formula: str | None
     target: str | None
@@ -234,7 +234,7 @@ def _balanced(frame: Any, side: Any, column: str | None) -> Any:
 
 
 def _is_label(level: Any, given: str) -> bool:
-    """Whether a class is what the user wrote: 1 is 1.0 too."""
+    """Whether a class equals the text of an option, as text or as a number."""
     try:
         return str(level) == given or (not isinstance(level, str) and level == float(given))
     except ValueError:
@@ -242,7 +242,7 @@ def _is_label(level: Any, given: str) -> bool:
 
 
 def _check_one_use(columns: dict[str, Sequence[str | None]]) -> None:
-    """Refuse a column that is asked for in two ways."""
+    """Reject a column that is asked for in two ways."""
     uses: dict[str, str] = {}
     for option, names in columns.items():
         for name in names:
@@ -259,7 +259,7 @@ def _prepare(frame: Any, outcome: str, labels: set[str], request: Request) -> An
 
 
 def _check_classes(outcome: Any, positive: str | None) -> None:
-    """Refuse an outcome that is measured, and say how it becomes two classes."""
+    """Reject an outcome that is measured, and say how it becomes two classes."""
     values = outcome.unique()
     if outcome.dtype.kind not in "iuf" or len(values) <= 2:
         return

@@ -63,7 +63,7 @@ def is_terminal() -> bool:
 
 
 def with_cli_options(message: object) -> str:
-    """A message in one line, with options in place of Python's objects."""
+    """A message in one line, with Python arguments replaced by command-line options."""
     text = visible(" ".join(str(message).split()))
     for pattern, option in OPTIONS:
         text = re.sub(pattern, option, text)

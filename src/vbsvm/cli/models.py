@@ -137,7 +137,7 @@ def report(
 
 
 def _rows(fitted: Any, frame: Any, target: str | None, *, drop: bool) -> tuple[dict[str, Any], Sequence[int]]:
-    """What a report asks of the data: rows whose outcome is known; and their numbers in the file."""
+    """Data arguments of ``report``, rows with a known outcome; and their numbers in the file."""
     columns = model_columns(fitted)
     outcome = fitted.reader.parts.outcome if is_fit(fitted) else target
     if outcome is None:
@@ -264,7 +264,7 @@ def text_inputs(fitted: Any, target: str | None = None) -> set[str]:
 
 
 def description(fitted: Any, covariance: str | None = None) -> str:
-    """What a fit or a classifier says of itself, in a few tables."""
+    """Printed summary of a fit or a classifier."""
     from vbsvm.results import display
 
     if is_fit(fitted):

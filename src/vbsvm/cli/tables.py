@@ -80,7 +80,7 @@ excel_safe_option = click.option(
 def piecewise_files(
     data: str, memory_limit: str, sep: str | None, decimal: str | None, cache: str | None = None
 ) -> "Files | None":
-    """The files, where they are to be read piece by piece; None where a table fits in memory."""
+    """Files to be read piece by piece, or None if the table fits in memory."""
     from vbsvm import Files
 
     files = Files(data, cache, memory_limit, sys.stderr.isatty(), sep, decimal)
@@ -96,7 +96,7 @@ def piecewise_files(
 
 
 def _is_larger(path: str, most: int) -> bool:
-    """Whether a packed file unpacks to more than so many bytes; no more of it is unpacked here."""
+    """Whether a compressed file has more than ``most`` bytes; reads no more than that."""
     if Path(path.lower()).suffix not in PACKED:
         return False
     with readable_errors(path), _reader(path).unpacked() as raw:
@@ -201,7 +201,7 @@ def _integer(word: str) -> int | float:
 
 @contextmanager
 def _with_progress_bar(path: str) -> Iterator[IO[bytes]]:
-    """The bytes of a file; a bar on stderr counts them, where that is a terminal and reading takes its time."""
+    """Open a file, with a progress bar on stderr if that is a terminal and reading is slow."""
     with _ReportingFile(path) as file, io.BufferedReader(file, CHUNK) as buffered:
         if not sys.stderr.isatty():
             yield buffered
@@ -228,7 +228,7 @@ def _with_progress_bar(path: str) -> Iterator[IO[bytes]]:
 
 @final
 class _ReportingFile(io.FileIO):
-    """A file that calls ``after_read`` after each read."""
+    """A file that calls ``after_read`` after each read, for progress bars."""
 
     after_read: Callable[[], None] | None = None
 
@@ -242,7 +242,7 @@ class _ReportingFile(io.FileIO):
 
 @contextmanager
 def readable_errors(path: str) -> Iterator[None]:
-    """Say in words why a file can't be opened, read or written."""
+    """Turn errors of opening, reading and writing a file into messages for the command line."""
     try:
         yield
     except ValueError as error:
@@ -258,7 +258,7 @@ def readable_errors(path: str) -> Iterator[None]:
 
 
 def _drop_unnamed(frame: Any) -> Any:
-    """The columns that have a name."""
+    """The frame without unnamed columns."""
     unnamed = [k for k, name in enumerate(frame.columns, 1) if not name.strip() or name.startswith("Unnamed: ")]
     if unnamed:
         subject = f"column {unnamed[0]} has" if len(unnamed) == 1 else f"columns {listed(unnamed)} have"
@@ -309,7 +309,7 @@ def with_outcome(frame: Any, outcome: str, *, drop: bool) -> Any:
 
 @contextmanager
 def file_row_numbers(rows: Sequence[int]) -> Iterator[None]:
-    """Name rows in errors by their numbers in the file, where only these rows of it are used."""
+    """Renumber rows in errors by their numbers in the file."""
     try:
         yield
     except ValueError as error:
@@ -347,7 +347,7 @@ def _quoted(cell: Any) -> Any:
 
 
 def check_table_path(path: str | None, *, force: bool) -> None:
-    """Refuse a name that a table can't be written under, by its ending or its place."""
+    """Reject a name that a table can't be written under, by its ending or its place."""
     if path is None:
         return
     if _ending(path) not in (*TEXT, *PARQUET, *ARROW) or path.lower().endswith(tuple(PACKED)):
@@ -356,7 +356,7 @@ def check_table_path(path: str | None, *, force: bool) -> None:
 
 
 def check_output_path(path: str | None, *, force: bool) -> None:
-    """Refuse to write over a file unless it is asked for, and where there is no directory."""
+    """Reject to write over a file unless it is asked for, and where there is no directory."""
     if path is None:
         return
     if not Path(path).absolute().parent.is_dir():
@@ -368,7 +368,7 @@ def check_output_path(path: str | None, *, force: bool) -> None:
 
 
 def check_columns(frame: Any, wanted: Iterable[str | None], what: str) -> None:
-    """Refuse a column that is not there, and name those that are spelled nearly the same."""
+    """Reject a column that is not there, and name those that are spelled nearly the same."""
     names = list(frame.columns)
     for name in wanted:
         if name is None or name in names:
@@ -394,7 +394,7 @@ def _ending(path: str) -> str:
 
 
 def _with_file_errors(path: str, done: str, call: Callable[[], Any]) -> Any:
-    """Call a reader or a writer of pyarrow's, and say in words why it failed."""
+    """Call a reader or writer of pyarrow, with its errors as messages for the command line."""
     with readable_errors(path):
         try:
             return call()

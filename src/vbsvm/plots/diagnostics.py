@@ -189,7 +189,7 @@ def _pairs(comparison: Comparison, terms: list[str] | None, top: int | None) -> 
 
 
 def _check_known(what: str, terms: Sequence[str], known: list[str], kind: str) -> None:
-    """Refuse names that are not there, and none at all."""
+    """Reject names that are not there, and none at all."""
     unknown = [name for name in terms if name not in known]
     if unknown or not len(terms):
         raise ValueError(f"{what}: {unknown or 'nothing'} is not {kind}: there are {printing.listed(known)}.")

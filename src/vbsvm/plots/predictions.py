@@ -56,7 +56,7 @@ def calibration(
 
 
 def draw_calibration(rows: Predicted, ax: "Canvas", n_bins: int = 10) -> "Axes":
-    """The figure of ``calibration``, of rows that are predicted already."""
+    """Draw ``calibration`` from predictions."""
     ax = style.axes(ax, 3.6, 3.6)
     probabilities, positive, weights = rows.probabilities, rows.positive, rows.weights
     bins = _bins(probabilities, weights, n_bins)
@@ -79,7 +79,7 @@ def draw_calibration(rows: Predicted, ax: "Canvas", n_bins: int = 10) -> "Axes":
 
 
 def _bins(probabilities: Array, weights: Array, n_bins: int) -> NDArray[np.intp]:
-    """Number of each row's bin; neighbours are joined, from the left, until each has rows enough."""
+    """Bin of each row; adjacent bins are merged until each has weight ``MIN_BIN_WEIGHT``."""
     bins = np.minimum((probabilities * n_bins).astype(np.intp), n_bins - 1)
     counts, number, weight, joined = np.bincount(bins, weights, minlength=n_bins), 0, 0.0, []
     for k, count in enumerate(counts):
@@ -119,7 +119,7 @@ def predictive(fit: Any, X: Any = None, y: Any = None, ax: "Canvas" = None, *, c
 
 
 def draw_predictive(rows: Predicted, ax: "Canvas") -> "Axes":
-    """The figure of ``predictive``, of rows that are predicted already."""
+    """Draw ``predictive`` from predictions."""
     ax = style.axes(ax, 2.8)
     reach = max(MAX_QUARTILES * float(np.quantile(np.abs(rows.scores), 0.75)), 1.25)
     low, high = max(float(rows.scores.min()), -reach), min(float(rows.scores.max()), reach)
@@ -180,7 +180,7 @@ class Curve:
 @final
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """Slope of the observed by the predicted log odds, 1 if they hold, with a 95 % interval."""
+    """Calibration slope with its 95 % interval; 1 is ideal."""
 
     value: float
     lower: float
@@ -205,7 +205,7 @@ def calibration_curve(probabilities: Array, positive: NDArray[np.bool_], weights
 def calibration_slope(
     probabilities: Array, positive: NDArray[np.bool_], weights: Array, groups: NDArray[np.intp] | None = None
 ) -> Slope:
-    """One logistic regression of all rows; with groups, these are the independent units of its interval."""
+    """Slope of a logistic recalibration model; with groups, its interval is cluster-robust."""
     x = _log_odds(probabilities)
     Z = np.column_stack([np.ones(len(x)), x])
     theta, prior = np.array([0.0, 1.0]), PRECISION * np.eye(2)

@@ -1,4 +1,4 @@
-"""Whom a figure is about: one two-class fit of an estimator or a model, and rows with their scores."""
+"""From a fit, estimator or pipeline to the one two-class fit that a figure shows, and its predictions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from vbsvm.results.fit import Fit
 
 
 def select_fit(what: str, fit: Any, class_: Any = None) -> Fit:
-    """The fit itself, or that of an estimator; of several classes the one that is asked for."""
+    """The fit itself, or that of an estimator, for several classes that of ``class_``."""
     fits, classes = _fits_of(what, fit)
     if len(fits) > 1:
         return fits[_class_index(what, classes, class_)]
@@ -26,12 +26,12 @@ def select_fit(what: str, fit: Any, class_: Any = None) -> Fit:
 
 
 def first_fit(what: str, fit: Any) -> Fit:
-    """The fit itself, or the first of an estimator: for what is the same in all of them."""
+    """The fit itself, or the first of an estimator, for what all classes share."""
     return _fits_of(what, fit)[0][0]
 
 
 def n_to_show(what: str, top: int | None, of: int, most: int) -> int:
-    """How many of them are shown: as many as are asked for, or as many as fit into a figure."""
+    """Number of items to show: ``top``, or by default up to ``most``."""
     if top is None:
         return min(of, most)
     require_count(what, top=top)
@@ -39,12 +39,12 @@ def n_to_show(what: str, top: int | None, of: int, most: int) -> int:
 
 
 def top_k(sizes: ArrayLike, count: int) -> list[int]:
-    """Places of the largest, in their own order."""
+    """Sorted indices of the ``count`` largest values."""
     return sorted(np.argsort(-np.asarray(sizes), kind="stable")[:count].tolist())
 
 
 def check_names(what: str, terms: Any) -> None:
-    """Refuse one name where a list of them is meant."""
+    """Reject a single name in place of a list."""
     if isinstance(terms, str):
         raise TypeError(f"{what}: terms must be a list of names, such as [{terms!r}]; got {terms!r}.")
 
@@ -76,7 +76,7 @@ def _last_step(fitted: Any) -> tuple[Any, list[Any]]:
 
 
 def _column_names(what: str, last: Any, pipelines: list[Any]) -> list[str] | None:
-    """Names of the columns that reach the last step of pipelines; None where it knows them itself."""
+    """Column names at the last step of a pipeline, or None if that step has its own."""
     several = [pipeline for pipeline in pipelines if len(pipeline.steps) > 1]
     if not several or hasattr(last, "feature_names_in_"):
         return None
@@ -111,7 +111,7 @@ def _class_index(what: str, classes: NDArray[Any], class_: Any) -> int:
 @final
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """Scores of rows, their probability of the positive class, whether they are of it, and both classes' names.
+    """Decision values, predicted probabilities and true classes of rows for one two-class model.
 
     ``left_out`` says whether each row was predicted by a fit without it, and ``margins`` whether the loss has some.
     """

@@ -1,4 +1,4 @@
-"""The one style of all figures, and the one door to matplotlib."""
+"""The common style of all figures; no other module imports matplotlib."""
 
 import io
 import re
@@ -49,7 +49,7 @@ def axes(ax: Any, height: float, width: float = WIDTH) -> "Axes":
 
 
 def finish(ax: "Axes", alt: str = "", *, hidden: tuple[str, ...] = ("top", "right")) -> "Axes":
-    """Small print, quiet lines, and no frame where none is needed; ``alt`` says in words what is shown."""
+    """Apply the common style to axes; ``alt`` is their alternative text."""
     if alt:
         _ALT_TEXTS[ax] = alt
     ax.spines[list(hidden)].set_visible(False)
@@ -66,17 +66,17 @@ def finish(ax: "Axes", alt: str = "", *, hidden: tuple[str, ...] = ("top", "righ
 
 
 def line_style(k: int) -> tuple[str, str]:
-    """Colour and dashes of the k-th of several lines; both change, so that no two of twenty are alike."""
+    """Colour and dashes of the k-th line; combinations repeat after twenty."""
     return _COLOURS[k % len(_COLOURS)], _DASHES[k % len(_DASHES)]
 
 
 def escape(text: object) -> str:
-    """Text as it is: matplotlib would take dollars for mathematics, and what can't be printed has no place."""
+    """Text with dollar signs escaped and unprintable characters replaced, for matplotlib."""
     return "".join(char if char.isprintable() else " " for char in str(text)).replace("$", r"\$")
 
 
 def wrapped(names: Sequence[object], width: int = NAME) -> tuple[list[str], int]:
-    """Names in lines of this many characters, and the most lines that one of them has."""
+    """Names wrapped to a width, and the largest number of lines."""
     lines = [_lines(str(name), width) for name in names]
     return ["\n".join(map(escape, part)) for part in lines], max((len(part) for part in lines), default=1)
 
@@ -88,14 +88,14 @@ def _lines(name: str, width: int) -> list[str]:
 
 
 def row_labels(names: Sequence[object]) -> tuple[list[str], float, float]:
-    """Names beside the rows of a figure; the inches that all rows need, with an axis below, and that each does."""
+    """Wrapped row labels, the height of the figure, and the height of a row (inches)."""
     labels, n_lines = wrapped(names)
     row = 0.125 * n_lines + (0.05 if len(names) <= MAX_LOOSE_ROWS else 0.01)
     return labels, 0.9 + row * len(names), row
 
 
 def annotate_row(ax: "Axes", row: float, text: str) -> None:
-    """A few letters right of a row."""
+    """Write a short text to the right of a row."""
     settings: Any = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
     ax.annotate(text, (1.0, row), (4, 0), fontsize=SMALL, color=INK, annotation_clip=False, **settings)
 
@@ -133,7 +133,7 @@ def save(figure: Any, path: Any, **settings: Any) -> None:
 
 
 def shown_note(n_shown: int, total: int, which: str) -> str:
-    """A line that says how many are shown, where not all are."""
+    """Note "n of total shown", or empty if all are."""
     return f"\n{n_shown} of {total} shown, {which}" if n_shown < total else ""
 
 

@@ -1,4 +1,4 @@
-"""Checks of a fit in plain language, good or to be looked at; and what to know before trusting it."""
+"""Checks of a fit, passed or not, and its limitations, as sentences."""
 
 from collections.abc import Iterator, Sequence
 
@@ -41,7 +41,7 @@ MAX_MEAN_ERROR = 0.03
 
 
 def fit_checks(fit: Fit) -> Iterator[Check]:
-    """What of the data asks for care, and how the fit ended."""
+    """Checks of the data (class and group sizes, missing values) and of convergence."""
     if fit.facts is not None:
         for label, rows in zip(fit.classes, fit.facts.rows, strict=True):
             if label is not None and rows < MIN_CLASS_ROWS:
@@ -65,7 +65,7 @@ def fit_checks(fit: Fit) -> Iterator[Check]:
 
 
 def prediction_checks(evaluation: Evaluation, *, hinge: bool) -> Iterator[Check]:
-    """Whether all classes are predicted; whether the model beats the shares of the classes, and simple rivals."""
+    """Whether all classes are predicted, and whether the model beats the base rates and simple baselines."""
     collapsed = list(_collapsed(evaluation, hinge=hinge))
     yield from collapsed
     model, shares = evaluation.model, evaluation.base_rates
@@ -102,7 +102,7 @@ def _compared_with_baselines(evaluation: Evaluation) -> Iterator[Check]:
 
 
 def _collapsed(evaluation: Evaluation, *, hinge: bool) -> Iterator[Check]:
-    """Classes that are never predicted, or hardly ever."""
+    """Classes predicted for less than ``MIN_PREDICTED_SHARE`` of their weight."""
     rows = evaluation.rows
     for k, label in enumerate(evaluation.classes):
         observed, predicted = (float(rows.weights[classes == k].sum()) for classes in (rows.truth, rows.decided))
@@ -120,7 +120,7 @@ def _collapsed(evaluation: Evaluation, *, hinge: bool) -> Iterator[Check]:
 
 
 def separation_checks(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[Check]:
-    """Whether some class is separated from the rest without an error."""
+    """Whether some class is completely separated from the rest."""
     for k, fit in enumerate(fits):
         sides, positive = evaluation.rows.fitted[:, k] > 0, evaluation.rows.truth == (1 if len(fits) == 1 else k)
         if (sides == positive).all() and not fit.history.separable:
@@ -133,7 +133,7 @@ def separation_checks(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[C
 
 
 def calibration_checks(evaluation: Evaluation, predicted: Sequence[Predicted]) -> Iterator[Check]:
-    """Whether probabilities are right on average, and as extreme as they should be; nothing of flattered ones."""
+    """Calibration in the large and calibration slope; nothing for optimistic predictions."""
     if evaluation.optimistic:
         return
     groups = max(evaluation.rows.groups.values(), key=lambda rows: int(rows.max()), default=None)
@@ -174,7 +174,7 @@ def _calibration(rows: Predicted, groups: NDArray[np.intp] | None) -> Check:
 
 
 def _is_clearly_smaller(evaluation: Evaluation, larger: Measure, smaller: Measure) -> bool:
-    """Whether one measure is smaller than the other by more than chance."""
+    """Whether the difference of two measures exceeds ``CLEAR_Z`` standard errors."""
     difference = larger - smaller
     return difference.value > CLEAR_Z * evaluation.se(difference)
 
@@ -194,7 +194,7 @@ PSEUDO_LIKELIHOOD = Limitation(
 
 
 def limitations(fit: Fit) -> Iterator[Limitation]:
-    """All that applies to a fit."""
+    """Limitations that apply to a fit."""
     notes = fit.posterior.notes
     if not fit.spec.likelihood.normalised:
         yield PSEUDO_LIKELIHOOD

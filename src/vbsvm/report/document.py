@@ -59,12 +59,12 @@ def cells(*rows: Iterable[Cell | str | float]) -> tuple[tuple[Cell, ...], ...]:
 
 
 def share(part: float, whole: float) -> Cell:
-    """A share in per cent."""
+    """Table cell with a proportion in per cent."""
     return Cell(percent(part, whole), part / whole)
 
 
 def percent(part: float, whole: float) -> str:
-    """A share in per cent, as text."""
+    """Proportion in per cent, as text."""
     return f"{100 * part / whole:.1f} %"
 
 
@@ -107,7 +107,7 @@ class Table:
 
     @property
     def sortable(self) -> bool:
-        """Whether there is something to sort."""
+        """Whether the table has enough rows for sorting."""
         return len(self.rows) >= MIN_SORTABLE_ROWS and bool(self.head)
 
     @property
@@ -138,7 +138,7 @@ class Picture:
 @final
 @dataclass(frozen=True)
 class Figures:
-    """The few numbers that matter most, each with what it is."""
+    """Key figures, each with its label."""
 
     pairs: tuple[tuple[str, str], ...]
     kind: str = "figures"
@@ -147,7 +147,7 @@ class Figures:
 @final
 @dataclass(frozen=True)
 class Check:
-    """What a check found, in words."""
+    """Result of a check."""
 
     good: bool
     text: str
@@ -277,14 +277,14 @@ def document(title: str, sections: Sequence[Section]) -> str:
 
 
 def write_page(path: Path, text: str) -> Path:
-    """Write a file, or replace it, at once or not at all."""
+    """Write or replace a file atomically."""
     with atomic_write(path) as file:
         file.write(text.encode("utf-8", "replace"))
     return path
 
 
 def check_dependencies() -> None:
-    """Refuse to begin where a page could not be written in the end."""
+    """Raise early if jinja2 or matplotlib is missing."""
     _environment()
     style.new_figure()
 

@@ -26,7 +26,7 @@ MAX_ROWS = 100_000
 @final
 @dataclass(frozen=True, eq=False)
 class Owner:
-    """Whose effects are shown: a fit or an estimator, rows where these are given, and which spread."""
+    """Fit or estimator whose marginal effects are shown, with optional data and type of standard error."""
 
     of: AverageEffects
     data: Any = None
@@ -39,7 +39,7 @@ class Owner:
         return {name for factor in fits[0].plan.factors for name in factor.columns}
 
     def subject(self) -> Subject | None:
-        """The models and their rows; None where the rows are not at hand, or too many."""
+        """The models and their rows, or None if these are not in memory or too many."""
         try:
             subject = self.of._effects_subject(self.data, None, self.covariance)
         except (ValueError, TypeError):  # no rows, or rows that can't be averaged over
@@ -60,7 +60,7 @@ class Owner:
         return {name: effects[name] for name in candidates if name in shown}
 
     def _candidates(self, fit: "Fit", rows: EffectRows) -> list[str]:
-        """Inputs that are worth a look: of many, the first in a formula, or those with the largest coefficients."""
+        """Inputs to try: the first of a formula, or those with the largest standardised coefficients."""
         names = [name for name in rows.names if name not in self.grouping]
         if owners := rows.owners:
             size = np.abs(fit.coef * fit.plan.recipe.spread[: fit.plan.n_shown])

@@ -39,7 +39,7 @@ class KnownRows:
     offsets: Array
 
     def predicted(self, name: str, log_chances: Array) -> LeftOutPredictions:
-        """Losses of rows with these log probabilities (rows × classes); classes that weigh more are chosen sooner."""
+        """Predictions from log probabilities (rows × classes); class weights shift the decision."""
         rows = self.rows
         decided = (log_chances - self.offsets).argmax(axis=1)
         return losses(name, replace(rows, log_chances=log_chances, decided=decided))
@@ -52,21 +52,21 @@ class KnownRows:
 
 
 def losses(name: str, rows: LeftOutRows) -> LeftOutPredictions:
-    """Losses of rows, whose classes are numbers."""
+    """Predictions of rows, with integer classes, as ``LeftOutPredictions``."""
     log_probability = rows.log_chances[np.arange(len(rows.truth)), rows.truth]
     numbers = np.arange(len(rows.truth)) if rows.rows is None else rows.rows
     return LeftOutPredictions(name, numbers, rows.truth, rows.weights, rows.decided, log_probability, rows.groups)
 
 
 def predict_base_rates(known: KnownRows) -> LeftOutPredictions:
-    """Every row gets the shares of the classes, and so the most common class."""
+    """Baseline: the class proportions are predicted for every row."""
     with np.errstate(divide="ignore"):
         log_probabilities = np.broadcast_to(np.log(known.shares), known.rows.log_chances.shape)
     return known.predicted("shares", log_probabilities)
 
 
 def other_rows_of_group(known: KnownRows, factor: str) -> LeftOutPredictions:
-    """The classes of the other rows of a row's group, with the share of all rows as one row more."""
+    """Baseline: class proportions of the other rows of the group, shrunk by one row of the base rates."""
     rows, k = known.rows, len(known.offsets)
     code = rows.groups[factor] * k + rows.truth
     sums = np.bincount(code, rows.weights, minlength=(rows.groups[factor].max() + 1) * k).reshape(-1, k)
@@ -77,7 +77,7 @@ def other_rows_of_group(known: KnownRows, factor: str) -> LeftOutPredictions:
 
 
 def best_single_input(known: KnownRows, inputs: EffectRows, names: Sequence[str]) -> LeftOutPredictions | None:
-    """The input that tells the classes apart best, on its own; None where there is nothing to choose from."""
+    """Baseline: the best single predictor by linear discriminant analysis, or None."""
     if len(names) < 2 or len(names) * len(known.rows.truth) > MAX_NUMBERS:
         return None
     best, chances, chosen = np.full(len(known.rows.truth), np.inf), None, np.zeros(len(known.rows.truth), dtype=int)
@@ -107,7 +107,7 @@ def _columns(inputs: EffectRows, name: str) -> Iterator[Array]:
 
 
 def _one_column(known: KnownRows, x: Array) -> tuple[Array, Array]:
-    """The share of variance that classes leave unexplained, and log probabilities, of each row without itself."""
+    """Leave-one-out residual variance ratio and log probabilities of a one-predictor discriminant analysis."""
     rows, k = known.rows, len(known.offsets)
     truth, w = rows.truth, np.minimum(rows.weights, 1.0)
     counts, sums = (np.bincount(truth, rows.weights * values, minlength=k) for values in (np.ones(len(x)), x))
@@ -129,7 +129,7 @@ def _one_column(known: KnownRows, x: Array) -> tuple[Array, Array]:
 @final
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Predictions of rows whose classes are known, and what simple rivals say of the same rows, by name.
+    """Predictions of rows with known classes, and those of simple baselines by name.
 
     ``left_out`` says whether each row was predicted without it; else the fit may have seen the rows. ``as_new`` are the
     same rows as if their groups were new ones. ``optimistic`` are models that chose among many inputs with these rows.
@@ -151,11 +151,11 @@ class Evaluation:
 
     @property
     def most_common(self) -> str:
-        """The class that most rows have."""
+        """The class of largest total weight."""
         return self.classes[int(np.bincount(self.rows.truth, self.rows.weights).argmax())]
 
     def primary(self, of: LeftOutPredictions) -> Measure:
-        """What the model is judged by: the share of wrong rows, or with weights of classes the balanced error."""
+        """Primary measure: misclassification rate, or balanced error with class weights."""
         return of.balanced_error if self.weighted else of.error
 
     def se(self, measure: Measure) -> float:
@@ -165,7 +165,7 @@ class Evaluation:
         return measure.group_se(max(self.rows.groups.values(), key=lambda codes: int(codes.max())))
 
     def auc(self, of: LeftOutPredictions) -> float:
-        """How often a row of the positive class has a larger probability of it than one of the other; ties count ½."""
+        """Area under the ROC curve, weighted; ties count ½."""
         p_label = np.exp(of.log_probability)
         p = np.round(np.where(of.labels == 1, p_label, 1.0 - p_label), 12)  # what rounding makes different is the same
         _, rank = np.unique(p, return_inverse=True)
@@ -175,7 +175,7 @@ class Evaluation:
 
 
 def evaluate_left_out(fits: Sequence[Fit], owner: Owner | None) -> Evaluation | None:
-    """The rows of the fit, each predicted without it; None where the fit has no rows at hand."""
+    """Leave-one-out evaluation of the training rows, or None if the fit has no rows in memory."""
     if any(fit._rows is None for fit in fits):
         return None
     rows = left_out_rows(fits, None)
@@ -184,7 +184,7 @@ def evaluate_left_out(fits: Sequence[Fit], owner: Owner | None) -> Evaluation | 
 
 
 def evaluate_given(fits: Sequence[Fit], predicted: Sequence[Predicted], owner: Owner | None) -> Evaluation | None:
-    """Rows that a report was given, predicted by the fit."""
+    """Evaluation of rows given to the report, or None if there are none."""
     if not predicted:
         return None
     if len(fits) == 1:
@@ -202,7 +202,7 @@ def evaluate_given(fits: Sequence[Fit], predicted: Sequence[Predicted], owner: O
 
 
 def _offsets(fits: Sequence[Fit]) -> Array:
-    """What weights of classes add to the log odds of each."""
+    """Offset of each class's log odds due to class weights."""
     links = [fit._link for fit in fits]
     offsets = [0.0 if link is None else link.offset for link in links]
     return np.array([0.0, *offsets] if len(fits) == 1 else offsets)

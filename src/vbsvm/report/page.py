@@ -71,7 +71,7 @@ def _sections(fits: Sequence[Fit], predicted: Sequence[Predicted], owner: Owner 
 
 
 def _notes(fits: Sequence[Fit], evaluated: Evaluation | None, predicted: Sequence[Predicted]) -> list[Check]:
-    """The verdicts, the most important first: prediction, calibration, separation, the data, how the fits ended."""
+    """Results of all checks: prediction, calibration, separation, data, convergence."""
     notes = []
     if evaluated is not None:
         notes += checks.prediction_checks(evaluated, hinge=not fits[0].spec.likelihood.normalised)

@@ -62,7 +62,7 @@ UNKNOWN = (
 
 
 def key_figures(evaluation: Evaluation | None, fit: Fit) -> Figures:
-    """What a reader wants to know first."""
+    """Key figures of the predictive performance."""
     pairs = []
     if evaluation is not None:
         source = "each predicted without it" if evaluation.left_out else "among those that the report was given"
@@ -84,7 +84,7 @@ def key_figures(evaluation: Evaluation | None, fit: Fit) -> Figures:
 def section(
     fits: Sequence[Fit], evaluation: Evaluation | None, external: Evaluation | None, predicted: Sequence[Predicted]
 ) -> Section:
-    """Errors beside those of rivals, by class, and the scores."""
+    """Errors compared with baselines, errors by class, and decision values."""
     if evaluation is None:
         return Section("How well it predicts", (Text(UNKNOWN),))
     blocks: list[Block] = [
@@ -126,7 +126,7 @@ def _how(rows: LeftOutRows) -> str:
 
 
 def _compared(evaluation: Evaluation, other: Evaluation | None, fits: Sequence[Fit]) -> Table:
-    """One line for each way to predict."""
+    """Table of the model and its baselines, a row for each."""
     two = len(evaluation.classes) == 2
     lines, simple = [("this model", evaluation, evaluation.model)], [*evaluation.baselines.values()]
     if evaluation.as_new is not None:

@@ -235,7 +235,7 @@ def coefficients(fit: Fit, key: str) -> Section:
 
 
 def selection(fit: Fit, gates: GateMap, key: str) -> Section:
-    """Which inputs are in."""
+    """Inclusion probabilities."""
     probabilities = fit.inclusion_probability
     gated = fit.plan.shown(gates.gate_of) >= 0
     top = min(int(gated.sum()), estimates.MAX_INCLUDED)
@@ -319,7 +319,7 @@ def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
 
 
 def convergence_section(fit: Fit, key: str) -> Section:
-    """How the fit was reached: verdicts, and the climb or the chains."""
+    """Convergence: checks, and the ELBO or the traces."""
     blocks: list[Block] = list(checks.fit_checks(fit))
     bounds, drawn = fit.history.bounds, fit.history.traces
     if len(bounds) > 2:
@@ -337,7 +337,7 @@ def convergence_section(fit: Fit, key: str) -> Section:
 
 
 def fit_sections(fit: Fit, key: str) -> Iterator[Section]:
-    """What was found of one two-class model."""
+    """Sections about the results of one two-class model."""
     yield coefficients(fit, key)
     if fit.spec.gate_map is not None:
         yield selection(fit, fit.spec.gate_map, key)

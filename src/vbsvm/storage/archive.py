@@ -1,4 +1,4 @@
-"""A text and arrays in one file, of which no byte can change unnoticed.
+"""Archive of a JSON tree and arrays with checksums of every part.
 
 The file is a zip: ``manifest.json`` says what it is and has the SHA-256 of every other part; the zip's comment has that
 of the manifest. Arrays are ``.npy``, read without pickle. Parts are stored and not compressed, so that none can claim
@@ -38,7 +38,7 @@ class ModelFileError(ValueError):
 @final
 @dataclass(frozen=True, eq=False)
 class Archive:
-    """What a file says of itself, its text, and its arrays."""
+    """Metadata, JSON tree and arrays of a file."""
 
     about: Mapping[str, Any]
     tree: Any
@@ -46,7 +46,7 @@ class Archive:
 
 
 def write(path: str | os.PathLike[str], format: str, schema: int, content: Archive) -> None:
-    """Write the file, in one step as others see it."""
+    """Write the archive atomically."""
     parts = {CONTENT: _text(content.tree), **{f"{k}.npy": _npy(array) for k, array in enumerate(content.arrays)}}
     digests = {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}
     head = {"format": format, "schema": schema, "vbsvm": __version__, **content.about, "parts": digests}
@@ -58,7 +58,7 @@ def write(path: str | os.PathLike[str], format: str, schema: int, content: Archi
 
 
 def read(path: str | os.PathLike[str], format: str, schema: int) -> Archive:
-    """Read the file, and check everything; ``ArchiveError`` says what is wrong with it."""
+    """Read and verify an archive; ``ArchiveError`` if it is invalid."""
     whole = Path(path).read_bytes()
     try:
         with zipfile.ZipFile(io.BytesIO(whole)) as zipped:

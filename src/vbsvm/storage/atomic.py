@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all, whatever happens to the process that writes them."""
+"""Atomic writes: a file is complete or absent, even if the process is killed."""
 
 import errno
 import hashlib
@@ -17,14 +17,14 @@ MACHINE_ID = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 
 
 def check_path(path: str | os.PathLike[str]) -> None:
-    """Refuse a name that no file can have, before there is something to write."""
+    """Reject file names with null characters."""
     if isinstance(path, str | os.PathLike) and "\0" in str(path):
         raise ValueError(f"No file is named {str(path)!r}: it holds a null character. Choose another name.")
 
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A file that takes its place when it is whole: whatever fails before leaves what was there as it was.
+    """Temporary file that replaces the target on success; after an error the target is unchanged.
 
     It is written beside its place, under a name that tells its process. What killed processes have left there is
     removed.
@@ -50,7 +50,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def remove(path: str | os.PathLike[str]) -> None:
-    """Remove a file, and what killed processes have left of it."""
+    """Remove a file, and temporary files of killed processes."""
     target = Path(path).resolve()
     target.unlink(missing_ok=True)
     _remove_stale_parts(target)
@@ -68,7 +68,7 @@ def _remove_stale_parts(target: Path) -> None:
 
 
 def _writer_is_dead(writer: list[str]) -> bool:
-    """Whether a part was written by a process of this machine that is no more."""
+    """Whether a temporary file belongs to a dead process of this machine."""
     if os.name == "nt" or len(writer) != 3 or writer[0] != MACHINE_ID or not writer[1].isdecimal():
         return False
     try:

@@ -36,7 +36,7 @@ class CodecError(ValueError):
 @final
 @dataclass(frozen=True)
 class Form:
-    """How objects of a class are taken apart into named fields, and made of them again."""
+    """Conversion of objects of a class to named fields and back."""
 
     kind: type
     take: Callable[[Any], dict[str, Any]]
@@ -67,7 +67,7 @@ class Registry:
         return kind if isinstance(kind, Form) else Form(kind, public_fields, lambda values: self.make(kind, values))
 
     def knows(self, kind: type) -> bool:
-        """Whether objects of this class have a place."""
+        """Whether the class is registered."""
         return kind in self._names
 
     def encode(self, value: Any, where: str = "") -> tuple[Any, list[NDArray[Any]]]:
@@ -76,7 +76,7 @@ class Registry:
         return self._encode(value, where, arrays, {}), arrays
 
     def decode(self, tree: Any, arrays: Sequence[NDArray[Any]]) -> Any:
-        """Make the object anew; every array must have its place."""
+        """Decode a tree; every array must be used."""
         used: set[int] = set()
         value = self._decode(tree, arrays, used)
         if len(used) < len(arrays):
@@ -196,7 +196,7 @@ def public_fields(value: Any) -> dict[str, Any]:
 
 
 def check_types(kind: type, values: Mapping[str, Any], names: Mapping[str, Any] | None = None) -> None:
-    """Refuse values of other types than the fields of a class declare; ``names`` are classes that it only names."""
+    """Reject values of other types than the fields of a class declare; ``names`` are classes that it only names."""
     hints = get_type_hints(kind, localns=dict(names or {}))
     for name, value in values.items():
         if not _matches(value, hints[name]):
@@ -204,7 +204,7 @@ def check_types(kind: type, values: Mapping[str, Any], names: Mapping[str, Any] 
 
 
 def _matches(value: Any, hint: Any) -> bool:
-    """Whether a value is of the type that a field declares; what protocols ask for is not looked into."""
+    """Whether a value matches a type annotation; protocols are matched by any dataclass."""
     origin, inner = get_origin(hint), get_args(hint)
     if hasattr(origin, "__value__"):  # an alias that stays one, as NumPy's own are from 2.5 on
         return _matches(value, origin.__value__[inner])
@@ -233,7 +233,7 @@ def _matches(value: Any, hint: Any) -> bool:
 
 
 def _has_element_type(value: NDArray[Any], kind: Any) -> bool:
-    """Whether an array holds numbers where it should, and whole ones where these count something."""
+    """Whether an array has the element type of its annotation; integers for integer types."""
     if kind is Any:
         return True
     whole = isinstance(kind, type) and issubclass(kind, np.integer | np.bool_)

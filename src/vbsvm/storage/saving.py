@@ -58,7 +58,7 @@ _LABELS = {True: "likelihood", False: "none"}
 
 
 def upgrade(tree: Any) -> Any:
-    """The tree with what older versions wrote in the form of this one."""
+    """Tree of an older file converted to the present schema."""
     if isinstance(tree, list):
         return [upgrade(value) for value in tree]
     if not isinstance(tree, dict):

@@ -93,7 +93,7 @@ class DaskPartitions(Partitions):
             raise type(error)(renumbered(str(error), lambda row: row % ROW_NUMBERS_PER_PART)) from None
 
     def encode(self, encoder: Encoder) -> EncodedData:
-        """Let workers encode and keep the rows."""
+        """Encode the partitions in their workers, which keep them."""
         cluster = self._cluster
         encoded = cluster.each(partial(_encode_partition, encoder), self._parts)
         flags = cluster.collected(cluster.each(lambda part: part is not None, encoded))
@@ -116,16 +116,16 @@ class EncodedPartition:
 
     @property
     def all_rows(self) -> EncodedRows:
-        """The rows, all at once."""
+        """The rows as one block."""
         all_rows = slice(0, len(self.rows.weights))
         return EncodedRows(self.rows.encoded, self.rows.weights, lambda: [all_rows], self.rows.labels[0])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """By what it was made of, so that what arrives elsewhere is settled as well."""
+        """Pickle by constructor arguments, so that unpickled arrays are aligned, too."""
         return EncodedPartition, (self.rows, self.columns)
 
     def __sizeof__(self) -> int:
-        """Bytes that would have to move."""
+        """Bytes of all arrays, for the scheduler."""
         return sum(array.nbytes for array in self.rows.arrays().values())
 
 
@@ -171,7 +171,7 @@ class WorkerRows:
 
 @contextmanager
 def _partition_named_in_errors(number: int) -> Iterator[None]:
-    """Name the partition in errors."""
+    """Prefix errors with the number of the partition."""
     try:
         yield
     except (ValueError, TypeError) as error:
@@ -179,7 +179,7 @@ def _partition_named_in_errors(number: int) -> Iterator[None]:
 
 
 def _raw_table(names: list[Any] | None, rows: tuple[Any, Any, Any], columns: Sequence[str] | None) -> RawTable:
-    """Inputs, which are a frame of these columns, or an array where they are None; labels; weights."""
+    """Raw table of one partition; X is a frame with these columns, or an array if None."""
     X, y, weights = rows
     if hasattr(y, "columns") and y.shape[1] == 1:
         y = y.iloc[:, 0]
@@ -199,7 +199,7 @@ def _apply(function: Callable[[Partition], Any], part: Partition) -> Any:
 
 
 def _encode_partition(encoder: Encoder, part: Partition) -> EncodedPartition | None:
-    """The encoded rows of a partition; sums over columns are formed where these begin as all arrays do."""
+    """Encode a partition and summarise its columns; arrays are aligned first, so that sums are reproducible."""
     with part.error_context():
         rows = encoder(part)
         if rows is None:
@@ -210,13 +210,13 @@ def _encode_partition(encoder: Encoder, part: Partition) -> EncodedPartition | N
 
 
 def _aligned(rows: LabelledRows) -> LabelledRows:
-    """The rows in arrays that begin where arrays do, without their numbers in the data."""
+    """The rows in newly aligned arrays, without row numbers."""
     encoded = replace(rows.encoded, table=settled(rows.encoded.table))
     return replace(rows, encoded=encoded, weights=settled(rows.weights), row_numbers=None)
 
 
 def _squares_over_sample_weights(rows: LabelledRows) -> Array:
-    """Squares of the weights in units of those of the sample."""
+    """Squared weights divided by the sample weights, 0 where these are 0."""
     base: Any = rows.sample_weights
     return np.divide(np.square(rows.weights), base, out=np.zeros(len(base)), where=base > 0)
 
@@ -228,7 +228,7 @@ def _memory_source(
     weights: Callable[[LabelledRows], Any],
     part: EncodedPartition,
 ) -> Memory:
-    """The source of a partition for a model; ``links`` are the multipliers that its missing inputs have."""
+    """In-memory source of one partition and model; ``links`` are columns of the multipliers."""
     rows, encoded, incomplete = part.rows, part.rows.encoded, template.missing_inputs
     if incomplete is not None:
         multipliers = np.empty((len(rows.weights), 0))

@@ -32,7 +32,7 @@ class TableColumns:
     def from_names(
         names: list[str], target: str, features: Sequence[str] | None, weights: str | None
     ) -> "TableColumns":
-        """Refuse columns that the files do not have."""
+        """Check that the columns exist, and choose the predictors."""
         for role, name in (("target", target), ("weights", weights)):
             if name is not None:
                 _check_column(names, name, role)
@@ -52,7 +52,7 @@ class TableColumns:
         return TableColumns(target, tuple(chosen), weights)
 
     def settings(self, types: dict[str, str], group: Any, class_weight: Any) -> dict[str, Any]:
-        """What a ``TableReader`` of these columns is told."""
+        """Keyword arguments of a ``TableReader`` for these columns."""
         if group is not None:
             _check_column(list(self.features), group, "group")
         labels = [name for name in (self.target, self.weights) if name is not None]
@@ -70,7 +70,7 @@ class TableColumns:
         }
 
     def __call__(self, frame: Any) -> RawTable:
-        """The columns of some rows, as far as they have been read."""
+        """Raw table of one piece, with the columns that were read."""
         features = [name for name in self.features if name in frame.columns]
         return RawTable(frame[features], frame[self.target], None if self.weights is None else frame[self.weights])
 
@@ -111,7 +111,7 @@ class FilePartitions(Partitions):
         )
 
     def read(self, reader: Reader) -> EncodedData:
-        """The encoded rows: found in the cache, or learned and written now."""
+        """Encoded rows from the cache, which is written first if there is none."""
         files, opened = self.files, self.opened
         key = {"files": opened.stamps, "types": opened.types, "signs": (files.sep, files.decimal), **reader.about}
         cache = Cache.of(files.cache, key, files.limit)
@@ -128,7 +128,7 @@ class FilePartitions(Partitions):
         return _encoded(reader, rows)
 
     def _write(self, encoder: Encoder, writer: Writer) -> None:
-        """Encode the rows that count, piece by piece; they are sorted by the levels of the last factor."""
+        """Encode the rows used, piece by piece, sorted by the levels of the last factor."""
         names = encoder.reader.columns
         counts = encoder.counts or self.sum(encoder.count, names)
         row_order, arrays, summary, n_before = SortedPlaces(counts.by_level), {}, None, 0

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, eq=False)
 class UsedRows:
-    """The rows of a partition that count (None for all), their weights, and how many were dropped as they miss values.
+    """Indices of the rows used (None for all), their weights, and the number dropped for missing values.
 
     Of all rows in memory, ``frame`` has the formula's columns.
     """
@@ -49,7 +49,7 @@ class UsedRows:
 @final
 @dataclass(frozen=True, eq=False)
 class UsedSummary:
-    """What is learned of the rows that count, None where there are none, and how many were dropped."""
+    """Summary of the rows used (None if there are none), and the number of dropped rows."""
 
     formula: FormulaSummary | None
     n_dropped: int
@@ -79,7 +79,7 @@ class FormulaReader:
     label_columns: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what needs all rows."""
+        """Reject settings that need all rows in memory."""
         if self.imputation.transform != NO_TRANSFORM and not self.resident:
             raise ValueError(
                 f"GaussianImputation: transform={self.imputation.transform!r} needs rows in memory: give Model a frame "
@@ -94,7 +94,7 @@ class FormulaReader:
 
     @property
     def about(self) -> dict[str, Any]:
-        """All that encoded rows depend on beside the data."""
+        """Settings that determine the encoded rows: the key of the cache."""
         return {
             "kind": "formula",
             "formula": self.parts.text,
@@ -135,11 +135,11 @@ class FormulaReader:
         return FormulaEncoder(self, design, centred, classes, summary.n_dropped, incomplete, counts)
 
     def encoder(self, learned: dict[str, Any]) -> "FormulaEncoder":
-        """The encoder that has learned this before."""
+        """Encoder restored from a cache."""
         return FormulaEncoder(self, **learned)
 
     def used_rows(self, data: Any) -> UsedRows:
-        """The rows that count."""
+        """Rows of positive weight that are not dropped."""
         if self.missing not in ("infer", "drop"):
             raise ValueError(f"missing must be 'infer' or 'drop'; got {self.missing!r}.")
         n_rows = len(frames.column(data, self.parts.outcome))
@@ -161,7 +161,7 @@ class FormulaReader:
         return label_checks.read_weights(weights, n_rows, "weights", may_all_be_zero=not self.resident), 0
 
     def _complete_weights(self, data: Any, n_rows: int) -> tuple[Array, int]:
-        """Weights of the rows, 0 for those that miss something; and how many these are that would have counted."""
+        """Weights, 0 for incomplete rows; and the number of incomplete rows of positive weight."""
         masks = frames.missing_rows(data, self.parts.columns)
         raw: Any = self.weights
         if isinstance(raw, str):
@@ -188,7 +188,7 @@ class FormulaReader:
         return classes, y
 
     def _learn_in_memory(self, rows: UsedRows) -> "FormulaEncoder":
-        """What the terms mean, from all rows, which are encoded on the way."""
+        """Learn the terms from all rows in memory, and encode these."""
         assert rows.frame is not None
         classes, y = self._outcome(rows.frame)
         sampler = column_sampler(self.imputation, y, rows.weights)
@@ -200,7 +200,7 @@ class FormulaReader:
 @final
 @dataclass(frozen=True, eq=False)
 class FormulaEncoder:
-    """Encodes the rows that count.
+    """Encodes the rows used.
 
     Where inputs are missing somewhere, all partitions have multipliers; where categories are, all have candidates, and
     rows have to be counted. Rows in memory have been ``encoded`` when their terms were learned.
@@ -224,7 +224,7 @@ class FormulaEncoder:
         return {name: getattr(self, name) for name in names}
 
     def __call__(self, part: Partition) -> LabelledRows | None:
-        """The rows of a partition, or None where none counts."""
+        """Encoded rows of a partition, or None if none has positive weight."""
         if self.encoded is not None:
             return self._with_draw_weights(self.encoded)
         used = self.reader.used_rows(part.raw)
@@ -243,7 +243,7 @@ class FormulaEncoder:
         return _labelled(encoded, y, used.weights, frame.index.to_numpy(dtype=np.intp) + part.first)
 
     def count(self, part: Partition) -> RowCounts | None:
-        """Number of rows when those that miss categories have been written out."""
+        """Number of rows after expansion of missing categories, in all and by level of the last factor."""
         used, design = self.reader.used_rows(part.raw), self.formula
         if not len(used.weights):
             return None
@@ -256,7 +256,7 @@ class FormulaEncoder:
         return RowCounts(int(n_candidates.sum()), by_level)
 
     def columns(self, rows: LabelledRows) -> ColumnSummary:
-        """Summary of the columns, in which encoding has refused infinity."""
+        """Summary of the columns; infinite values were rejected by the encoding."""
         return ColumnSummary.of(rows.encoded.table, rows.column_weights)
 
     def design(self, columns: ColumnSummary, rows: LabelledRows) -> Design:
@@ -277,7 +277,7 @@ class FormulaEncoder:
         return self.formula.scaled(columns.recipe(intercept, self.reader.standardize, self.centred))
 
     def _with_draw_weights(self, rows: LabelledRows) -> LabelledRows:
-        """The rows with proportions of drawn values: by the label, or equal ones where that is ignored."""
+        """The rows with log weights of drawn values: given the label, or equal if labels are ignored."""
         encoded, candidates = rows.encoded, rows.encoded.candidates
         if candidates is None or candidates.draws is None:
             return rows
@@ -291,7 +291,7 @@ class FormulaEncoder:
 
 
 def _labelled(encoded: Encoded, y: Array, weights: Array, row_numbers: NDArray[np.intp]) -> LabelledRows:
-    """Encoded rows with labels, weights and numbers, which candidates have from their row."""
+    """Encoded rows with labels, weights and row numbers; candidates take those of their row."""
     if encoded.candidates is not None:
         row = encoded.candidates.row
         y, weights, row_numbers = y[row], weights[row], row_numbers[row]

@@ -47,7 +47,7 @@ def read_data(
 
 
 def _check_equal_lengths(X: Any, y: Any) -> None:
-    """Refuse more labels than rows, or less."""
+    """Reject more labels than rows, or less."""
     if y is not None and not issparse(y) and len(X.shape) == 2 and X.shape[0] != len(y):
         raise ValueError(
             f"Found input variables with inconsistent numbers of samples: X has {X.shape[0]} rows, y has {len(y)} "
@@ -56,7 +56,7 @@ def _check_equal_lengths(X: Any, y: Any) -> None:
 
 
 def _all_numeric(estimator: "Classifier") -> bool:
-    """Whether all columns are to be numbers."""
+    """Whether all columns must be numeric: no group, no categories."""
     return estimator.group is None and estimator.categories is None
 
 
@@ -109,7 +109,7 @@ def _columns(X: Any) -> Iterator[tuple[Any, NDArray[Any], Any]]:
 
 
 def _positive_weight(sample_weight: Any, n_rows: int) -> NDArray[np.bool_]:
-    """Rows whose weight is not 0; whether they are weights at all is checked later."""
+    """Mask of rows with nonzero weight; weights are validated later."""
     weights = None if sample_weight is None else np.asarray(sample_weight)
     return np.ones(n_rows, dtype=bool) if weights is None or weights.shape != (n_rows,) else weights != 0
 
@@ -127,7 +127,7 @@ def _warn_of_new_levels(columns: Sequence[tuple[Any, NDArray[Any], Any]], new: d
 
 
 def check_group(group: Any) -> None:
-    """Refuse what does not name a column."""
+    """Reject a group that is no column name or number."""
     if not isinstance(group, str | numbers.Integral):
         raise TypeError(
             f"group must be the name or the number of a column of X; got {type(group).__name__}. Put the groups into X."
@@ -140,7 +140,7 @@ def read_columns(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
 
 
 def _validated(estimator: BaseEstimator, X: Any, *labels: Any, **options: Any) -> Any:
-    """What scikit-learn makes of X; names that differ from those of fit in their Unicode form only are told apart."""
+    """``validate_data`` of scikit-learn; column names that differ only in Unicode form are explained."""
     try:
         return validate_data(estimator, X, *labels, **options)
     except ValueError as error:
@@ -153,7 +153,7 @@ def _validated(estimator: BaseEstimator, X: Any, *labels: Any, **options: Any) -
 
 
 def read_rows(X: Any, group: str | int | None) -> tuple[Any, NDArray[Any] | None]:
-    """The same of some of the rows of a table whose columns are known; there may be none."""
+    """Inputs and groups of a (possibly empty) part of a table whose columns are known."""
     if group is None:
         return check_array(_as_numbers(X), input_name="X", ensure_min_samples=0, **_OPTIONS), None
     inputs, members = _split_group(_as_table(X, dtype=object), group)
@@ -192,7 +192,7 @@ def read_header(estimator: BaseEstimator, names: Sequence[str]) -> None:
 
 
 def _canonical_csr(table: Any) -> Any:
-    """A sparse table as a CSR array that names each cell once; one that is nearly full takes less room as an array."""
+    """Canonical CSR of a sparse table; dense if more than ``MAX_DENSITY`` of the cells are stored."""
     if not issparse(table):
         return table
     csr = canonical(table)
@@ -201,7 +201,7 @@ def _canonical_csr(table: Any) -> Any:
 
 
 def _empty_header(X: Any) -> Any:
-    """What scikit-learn learns the columns from: of polars frames an empty pandas frame with their names."""
+    """X itself, or for polars an empty pandas frame of the same columns, for scikit-learn's checks."""
     if not hasattr(X, "columns") or hasattr(X, "iloc"):
         return X
     import pandas as pd
@@ -296,7 +296,7 @@ def _cells(column: Any) -> NDArray[Any]:
 
 
 def _pop_column(X: Any, group: str | int) -> tuple[Any, NDArray[Any]]:
-    """The inputs without the group's column, and that column."""
+    """Inputs without the group column, and that column."""
     if hasattr(X, "columns"):
         names = list(X.columns)
         if group not in names or isinstance(group, bool):

@@ -62,13 +62,13 @@ def _labels_of_objects(labels: NDArray[Any]) -> NDArray[Any]:
 
 
 def check_labels(y: NDArray[Any], classes: NDArray[Any]) -> None:
-    """Refuse labels that are no classes; of a few whole numbers or words nothing is wrong."""
+    """Reject labels that are not classes; integers and text with few distinct values always are."""
     if y.dtype.kind not in WHOLE_NUMBER_KINDS or 2 * len(classes) > len(y):
         check_classification_targets(y)
 
 
 def class_codes(classes: NDArray[Any], y: NDArray[Any]) -> NDArray[np.intp]:
-    """Number of each row's class; any for the label of rows that do not count."""
+    """Index of each row's class; arbitrary for rows of weight 0."""
     return np.minimum(np.searchsorted(classes, y), len(classes) - 1)
 
 
@@ -78,14 +78,14 @@ def labels_of_column(column: Any) -> NDArray[Any]:
 
 
 def check_classes(labels: NDArray[Any]) -> None:
-    """Refuse labels, each given once, that are no classes, or of one class only."""
+    """Reject labels, each given once, that are no classes, or of one class only."""
     if labels.dtype.kind not in WHOLE_NUMBER_KINDS:
         check_classification_targets(np.repeat(labels, 3))  # of labels that occur once scikit-learn would warn
     check_several_classes(labels)
 
 
 def check_several_classes(classes: NDArray[Any]) -> None:
-    """Refuse labels of one class only."""
+    """Reject labels of one class only."""
     if len(classes) < 2:
         raise ValueError(
             f"y has only one class, {classes[0]!s}, in the rows of positive weight; two or more classes are needed."
@@ -123,7 +123,7 @@ def _weights(raw: Any, name: str) -> Array:
 
 
 def class_factors(class_weight: dict[Any, float] | str, classes: NDArray[Any], totals: Array) -> Array:
-    """What the weights of each class are multiplied by; ``totals`` are the classes' own."""
+    """Multiplier of the weights of each class; ``totals`` are their total weights."""
     if isinstance(class_weight, str) and class_weight == "balanced":
         factors = totals.sum() / (len(classes) * totals)
     elif not isinstance(class_weight, Mapping):
@@ -191,13 +191,13 @@ def _labels(negative: Any, positive: Any) -> NDArray[Any]:
 
 
 def check_both_classes(y: Array, outcome: str) -> None:
-    """Refuse an outcome of one class only."""
+    """Reject an outcome of one class only."""
     if len(y) == 0 or y.min() == y.max():
         raise ValueError(f"The outcome {outcome!r} has only one class in the rows of positive weight; two are needed.")
 
 
 def check_counts(weights: Array) -> Array:
-    """Refuse weights that are no counts."""
+    """Reject weights beyond the range of floating point."""
     if weights.max(initial=0.0) >= MAX_WEIGHT:
         row = int(np.argmax(weights))
         raise ValueError(f"The weight of row {row} is {weights[row]:g}; weights are counts of rows, below 1e50.")

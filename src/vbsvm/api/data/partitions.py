@@ -42,7 +42,7 @@ Encoder: TypeAlias = "TableEncoder | FormulaEncoder"
 @final
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Rows of a partition as they were given, the number of the first one, and a context that names it in errors."""
+    """Raw rows of a partition, the number of the first, and a context manager that names it in errors."""
 
     raw: Any
     first: int = 0
@@ -103,7 +103,7 @@ class LabelledRows:
 
     @property
     def n_user_rows(self) -> int:
-        """Number of rows as users count them: candidates stand for one."""
+        """Number of rows of the user's data: all candidates of a row count as one."""
         candidates = self.encoded.candidates
         return len(self.weights) if candidates is None else int(candidates.row[-1]) + 1
 
@@ -125,7 +125,7 @@ class LabelledRows:
 
     @staticmethod
     def from_arrays(arrays: dict[str, NDArray[Any]]) -> "LabelledRows":
-        """The rows of these arrays; one number stands for a weight that all rows have."""
+        """Rows from arrays by name; an array of one number is a weight common to all rows."""
 
         def numbered(name: str) -> tuple[NDArray[Any], ...]:
             return tuple(arrays[f"{name}{k}"] for k in range(len(arrays)) if f"{name}{k}" in arrays)
@@ -162,7 +162,7 @@ class Design:
 
 
 class RemoteRows(RowStatistics, Protocol):
-    """Encoded rows that stay where they are."""
+    """Encoded rows that stay in the workers of a cluster."""
 
     def with_rows(self, task: "Task", number: int) -> "Task":
         """The task of a model, by its number, with its rows."""
@@ -213,7 +213,7 @@ class Partitions(ABC):
         return total
 
     def check_memory(self, total: Any) -> None:
-        """Refuse a summary of a formula whose whole columns take too much memory."""
+        """Reject formulas whose whole columns exceed the memory limit."""
         summary = getattr(total, "formula", None)
         if summary is not None and summary.n_held > self.max_whole_bytes:
             summary.refuse_whole(self.memory_advice(summary.n_held))

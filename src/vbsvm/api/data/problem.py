@@ -58,13 +58,13 @@ class Problem:
 
     @property
     def _label_pairs(self) -> list[NDArray[Any]]:
-        """Labels of each model's negative and positive class; None stands for the rest."""
+        """Negative and positive class of each model; None means the rest."""
         if len(self.classes) == 2:
             return [self.classes]
         return [np.array([None, label], dtype=object) for label in self.classes]
 
     def _labels(self) -> Array:
-        """Columns that tell the classes: all but one of the models' labels, or the only ones."""
+        """Labels ±1 as regressors of missing inputs: all models' but the last, or the only one's."""
         labels = self.data.rows.labels
         return np.column_stack(labels[: max(1, len(labels) - 1)])
 
@@ -117,7 +117,7 @@ class Problem:
 
 
 def _with_layout(spec: Spec, source: InMemory) -> InMemory:
-    """The source with the layout that suits the model, where that is not one of columns × columns."""
+    """The source with the layout of its covariance: by columns, by rows (wide), or by draws."""
     if not _supports_row_layout(spec, source):
         return source
     if validation.needs_draws(source.X) and spec.gate_map is None:
@@ -126,7 +126,7 @@ def _with_layout(spec: Spec, source: InMemory) -> InMemory:
 
 
 def _supports_row_layout(spec: Spec, source: InMemory) -> bool:
-    """Whether a layout by rows suits the model: no groups, nothing missing, and priors hold nearly all columns."""
+    """Whether a rows × rows layout applies: no groups, nothing missing, nearly all columns penalised."""
     gates = spec.gate_map
     carried = source.n_core < source.n_columns
     if source.groupings or carried or source.missing_inputs is not None or source.candidates is not None:

@@ -50,7 +50,7 @@ class ReadTable:
     row_numbers: NDArray[np.intp] | None = None
 
     def without_zero_weights(self) -> "ReadTable":
-        """The same without rows of weight 0."""
+        """The table without rows of weight 0."""
         if self.weights.all():
             return self
         row_index = np.flatnonzero(self.weights)
@@ -140,11 +140,11 @@ class TableReader:
         return TableEncoder(self, labels.labels, levels, factors, counts)
 
     def encoder(self, learned: dict[str, Any]) -> "TableEncoder":
-        """The encoder that has learned this before."""
+        """Encoder restored from a cache."""
         return TableEncoder(self, **learned)
 
     def read(self, raw: RawTable | ReadTable) -> ReadTable:
-        """Rows as numbers, and only those that count where no others are wanted."""
+        """Rows as numbers; with ``drop_zero_weights`` only those of positive weight."""
         if isinstance(raw, RawTable):
             y, weights = self._labels(raw)
             X, members = inputs.read_rows(raw.X, self.group)
@@ -183,7 +183,7 @@ class TableEncoder:
         return self.reader.dtype
 
     def __call__(self, part: Partition) -> LabelledRows | None:
-        """The rows of a partition, or None where none counts."""
+        """Encoded rows of a partition, or None if none has positive weight."""
         rows = self.reader.read(part.raw)
         if not rows.weights.any():
             return None
@@ -197,7 +197,7 @@ class TableEncoder:
         return LabelledRows(Encoded(rows.X, levels), labels, weights, sample_weights, rows.row_numbers)
 
     def count(self, part: Partition) -> RowCounts | None:
-        """Not asked for, as the counts are known."""
+        """Never called: the counts are known from the summary."""
         raise NotImplementedError
 
     def columns(self, rows: LabelledRows) -> ColumnSummary:
