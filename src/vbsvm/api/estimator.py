@@ -45,7 +45,7 @@ from vbsvm.storage.atomic import check_path
 if TYPE_CHECKING:
     import pandas as pd
 
-# What fit learns beside its models.
+# Attributes that fit sets in addition to its models.
 LEARNED = ("classes_", "n_features_in_", "feature_names_in_", "levels_")
 
 
@@ -101,7 +101,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         return self._fit_tasks(lambda: self._tasks(X, y, sample_weight))
 
     def check_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
-        """Prior, inference and distribution of the inputs, defaults filled in; refuse other parameters."""
+        """Prior, inference and distribution of the inputs, defaults filled in; other parameters are validated."""
         if self.categories not in (None, "one-hot"):
             raise ValueError(f"{type(self).__name__}: categories must be None or 'one-hot'; got {self.categories!r}.")
         return super().check_settings()
@@ -356,7 +356,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
 
         The standard deviation of a known input is 0. With several classes the first model's distribution is used.
 
-        With ``n`` it gives a list of so many tables instead, in which missing values are drawn, with the parameters of
+        With ``n`` it gives a list of n tables instead, in which missing values are drawn, with the parameters of
         their distribution drawn too: multiple imputation. Fit each, and ``pool`` the fits. For the rows of the fit give
         their labels as ``y``: these then are regressors of the missing values, without which coefficients of
         incomplete columns would be too small.

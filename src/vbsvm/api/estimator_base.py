@@ -109,7 +109,7 @@ class Estimator(BaseEstimator):
         return super().set_params(**whole)
 
     def check_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
-        """Prior, inference and distribution of the inputs, defaults filled in; refuse parameters of other types."""
+        """Prior, inference and distribution of the inputs, defaults filled in; types are validated."""
         require_flag(type(self).__name__, standardize=self.standardize, fit_intercept=self.fit_intercept)
         self._likelihood_power()
         return self._prior(), self._inference(), self._imputation()

@@ -30,17 +30,17 @@ from vbsvm.sources.distributed import Distributed, InMemory
 
 # Rows that are scored first; twice as many next, until every class has been assigned.
 FIRST_ROWS = 512
-# Of rows that are read from disk, so many at most.
+# Largest batch of rows that are read from disk.
 MAX_ROWS_ON_DISK = 2**15
-# Where a class has at least this share of the weight, larger weights are not the remedy.
+# Class weights are not advised if the class has at least this proportion of the weight.
 BALANCED_SHARE = 0.45
 # Bounds that differ by less are close: a Bayes factor of 20.
 CLOSE_ELBO = 3.0
-# So many predictors that would do as well are named.
+# Largest number of alternative predictors that are named.
 MAX_NAMED = 3
-# A coefficient of so many standard deviations, which are those of mean field, is no noise.
+# An effect is clear if it exceeds this many (mean-field) standard deviations.
 CLEAR_Z = 10.0
-# A prior probability of inclusion that leaves everything out.
+# Prior inclusion probability of the null model.
 NO_INCLUSION = 1e-300
 NULL_FIT = Variational(tol=1e-2)
 

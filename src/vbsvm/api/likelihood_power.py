@@ -24,7 +24,7 @@ from vbsvm.model.row_pass import Part
 from vbsvm.results.training_rows import TrainingRows
 
 CALIBRATED = "calibrated"
-# Powers lie around the first pilot's where predictors tell the classes apart; one that is further off is found again.
+# Power of the first pilot fit; a second is run if the estimate differs by more than this ratio.
 PILOT, MAX_PILOT_RATIO = 1 / 3, 1.3
 PILOT_FIT = Variational(bound="exact")
 # Digits of a calibrated power, which varies by .01 to .05 between samples: the same wherever the rows are.

@@ -70,7 +70,7 @@ class MissingDataPlan:
         return None if self.model is None or self.model.levels is None else self.model.levels.given
 
     def population(self, source: AnyRows, outcome: OptimizeResult | Sample) -> Population | None:
-        """Mean and covariance of all inputs; None where these are too many."""
+        """Mean and covariance of all inputs, or None for more than ``MAX_JOINT`` columns."""
         columns = self.all_inputs.variables
         if source.recipe.n_columns > validation.MAX_JOINT:
             return None
@@ -216,7 +216,7 @@ class EncodedRows:
     def patterns(
         self, columns: NDArray[np.intp], names: tuple[str, ...], categories: tuple[str, ...]
     ) -> MissingPatterns:
-        """Patterns of missing inputs and categories; candidates count as the one row that they stand for."""
+        """Patterns of missing inputs and categories; all candidates of a row count once."""
         all_names = (*names, *categories)
         if all_names:
             return reduce(

@@ -23,7 +23,7 @@ from vbsvm.results.fit import Fit
 if TYPE_CHECKING:
     import pandas as pd
 
-# The bound may have several optima. Fits follow one of them in steps of this size.
+# Step between warm-started fits, which follow one optimum of the ELBO.
 STEP = 0.25
 # Shifts are in standard deviations: further out nothing is left to learn, and every quarter of one is a fit.
 MAX_SHIFT = 100.0
@@ -67,7 +67,7 @@ def table(task: Task, inference: Variational, deltas: Sequence[float], columns: 
 
 
 def _read_shifts(deltas: Sequence[float]) -> list[float]:
-    """The shifts in ascending order, each once; refuse what is no number, too far out, or too much."""
+    """Validated shifts, sorted and unique."""
     values = np.asarray(deltas, dtype=object).ravel().tolist()
     if not values or not all(is_number(value) for value in values):
         raise ValueError(f"sensitivity: deltas must be numbers, such as [-1, -0.5, 0, 0.5, 1]; got {deltas!r}.")

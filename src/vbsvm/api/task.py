@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 LIKELIHOODS: dict[str, Likelihood] = {"hinge": HINGE, "logistic": LOGISTIC}
-# A rough fit will do for a sampler to start from.
+# Loose tolerance: the fit only initialises a sampler.
 WARM_START = Variational(tol=1e-2, bound="augmented")
 
 
@@ -128,14 +128,14 @@ class Task:
 
     @property
     def rows(self) -> InMemory:
-        """The rows, which are all in memory; refuse others."""
+        """The rows, if they are in memory; else a TypeError."""
         if isinstance(self.source, Distributed):
             raise TypeError("This needs rows in memory; those of this model lie in a cluster. Take a sample of them.")
         return self.source
 
     @property
     def table(self) -> Memory:
-        """The rows of a table that is written out."""
+        """The rows as a materialised (not sparse) table."""
         assert isinstance(self.source, Memory)
         return self.source
 
@@ -206,9 +206,9 @@ class Task:
 def fit_all(
     tasks: Sequence[Task], inference: Variational | Gibbs, seed: int, starts: Sequence[State] | None = None
 ) -> list[Fit]:
-    """Fit one model for each class; climbs may begin at given states.
+    """Fit one model for each class, optionally from initial states.
 
-    Samplers go on together: an interrupted one has draws of every class. Other fits follow each other: where one is
+    Samplers run together: an interrupted one has draws of every class. Other fits run in sequence: if one is
     interrupted before the last, a class is missing.
     """
     fits: list[Fit] = []

@@ -31,7 +31,7 @@ MAX_JOINT = 3000
 
 
 def is_wide(X: Any) -> bool:
-    """Whether there are so many more columns than rows that matrices of rows × rows are the smaller ones."""
+    """Whether rows × rows matrices are used: more than twice as many columns as rows."""
     n_rows, n_columns = X.shape
     return 0 < 2 * n_rows < n_columns or (issparse(X) and n_rows <= MAX_EXACT < n_columns)
 
@@ -75,7 +75,7 @@ def check_model_size(plan: Plan, spec: Spec, source: InMemory) -> None:
 
 
 def check_mechanism(settings: GaussianImputation, rows: Encoded) -> None:
-    """Reject values that are missing not at random beside missing categories."""
+    """Reject ``NotAtRandom`` together with missing categories."""
     if rows.candidates is not None and isinstance(settings.mechanism, NotAtRandom):
         raise ValueError("NotAtRandom does not support missing categories: make missing a category of its own.")
 
@@ -107,7 +107,7 @@ def read_seed(random_state: Any) -> int:
 
 
 def check_gates(spec: Spec, plan: Plan) -> None:
-    """Reject joint distributions of gates and coefficients beside random effects."""
+    """Reject joint distributions of gates and coefficients together with random effects."""
     if spec.joint_gates and plan.factors:
         raise ValueError("LaplaceZero(gates=Joint()) does not support random effects: use gates=Factorised().")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # A text column with more different values than this is a name or an identifier, not a category; an outcome of numbers
 # with more is a measurement, not a class.
 MAX_LEVELS = 100
-# A column of numbers with up to so many words among them is a column of numbers.
+# A text column with fewer distinct words than this among its numbers is probably numeric.
 MAX_WORDS = 4
 
 
@@ -189,7 +189,7 @@ def _uses(target: str, request: Request) -> dict[str, Sequence[str | None]]:
 
 
 def _inputs(columns: Sequence[str], target: str, request: Request) -> list[str]:
-    """The columns from which the target is predicted; refuses to go without any."""
+    """The predictor columns; an error if there are none."""
     inputs = [name for name in columns if name not in (target, request.group, request.weights)]
     if not inputs:
         raise click.ClickException(f"There is no column other than {target!r} to predict it from.")

@@ -39,7 +39,7 @@ OPTIONS = [
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print text in which control characters of names are written out, so that none reaches the terminal."""
+    """Print text with its control characters escaped."""
     click.echo(visible_lines(text), err=err)
 
 
@@ -53,7 +53,7 @@ class _Terminal:
 
 
 def stdout() -> Any:
-    """Where tables go: on a terminal control characters are written out, into a pipe or file nothing is changed."""
+    """Output stream of tables: control characters are escaped on a terminal, not in a pipe or file."""
     return _Terminal() if is_terminal() else sys.stdout
 
 

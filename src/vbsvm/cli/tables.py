@@ -41,9 +41,9 @@ READ = "Names may end in .csv, .tsv, .txt (also compressed, as .csv.gz), .parque
 WRITTEN = "Names may end in .csv, .tsv, .txt, .parquet, .arrow or .feather."
 SIGN_NAMES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
 CHUNK = 1 << 18
-# A table in memory takes some times the room of its file: larger files are read piece by piece.
+# Memory of a table in multiples of its file size, which decides whether it is read piece by piece.
 MEMORY_FACTOR = 4
-# Progress is shown once reading has taken so many seconds.
+# Progress is shown if reading takes longer than this.
 SECONDS_BEFORE_BAR = 1.0
 
 
@@ -289,7 +289,7 @@ def _is_number(values: Any) -> bool:
 
 
 def with_outcome(frame: Any, outcome: str, *, drop: bool) -> Any:
-    """Rows with a value of the outcome, under the numbers that they have in the file; others are dropped or refused."""
+    """Rows with a known outcome, indexed by their numbers in the file; others are dropped or an error."""
     missing = frame[outcome].isna()
     rows = frame.index[missing].tolist()
     if len(rows) == len(frame):

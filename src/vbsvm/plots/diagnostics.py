@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from vbsvm.plots.style import Axes, Canvas, Figure
 
 
-# More names than this do not fit beside the axis.
+# More names than this do not fit into the axis label.
 MAX_SHIFTED = 2
 MAX_LINES = 12
 MAX_PANELS = 24

@@ -206,7 +206,7 @@ def inclusion(fit: Any, ax: "Canvas" = None, *, top: int | None = None, class_: 
     return style.finish(ax, alt, hidden=style.NO_Y_AXIS)
 
 
-# Of more groups than can be named, so many at either end are, and the others are a band of so many rows.
+# Groups named at either end if there are too many, and the height in rows of the band between them.
 NAMED, BAND_ROWS = 10, 12
 Z_95 = 1.959964
 

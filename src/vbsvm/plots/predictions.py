@@ -25,7 +25,7 @@ SPIKES = 50
 SPIKE_HEIGHT = 0.12
 MAX_BARS = 40
 MIN_BIN_WEIGHT = 20
-# Scores beyond so many times the upper quartile of their size are counted in the outermost bars.
+# Scores beyond this multiple of the upper quartile of their absolute values are in the outermost bars.
 MAX_QUARTILES = 4.0
 
 
@@ -151,14 +151,14 @@ def draw_predictive(rows: Predicted, ax: "Canvas") -> "Axes":
     return style.finish(ax, f"Distributions of the scores of {rows.classes[0]} and {rows.classes[1]}.")
 
 
-# Log odds beyond are as good as certain.
+# Log odds are clipped to ± this.
 MAX_LOG_ODDS = 12.0
-# Rows with nearly the same log odds are counted together, in so many bins.
+# Number of bins of the log odds.
 BINS = 512
 POINTS = 81
-# The curve leaves out this share of the rows at either end.
+# Proportion of the rows beyond the curve at either end.
 TRIMMED_SHARE = 0.005
-# Rows within about this many log odds are averaged, at the least.
+# Smallest bandwidth of the kernel, in log odds.
 MIN_BANDWIDTH = 0.4
 # A weak prior of a and b, of standard deviation 2, keeps them finite where rows are few.
 PRECISION = 0.25

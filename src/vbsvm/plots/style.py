@@ -29,7 +29,7 @@ NO_Y_AXIS = ("top", "right", "left")
 # so that they fit.
 WIDTH = 3.8
 NAME, LINE = 24, 46
-# Where there are more rows than this, names would be too small to be read; and up to so many have more room.
+# Largest number of rows with readable names; and of rows with wider spacing.
 MAX_NAMES = 60
 MAX_LOOSE_ROWS = 25
 DPI = 200

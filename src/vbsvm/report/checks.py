@@ -19,11 +19,11 @@ from vbsvm.results.fit import Fit
 
 MIN_CLASS_ROWS = 10
 MIN_GROUPS = 5
-# Above this share of missing values the coefficient of a column says more about the model than about the column.
+# Above this proportion of missing values the coefficient of a column depends mostly on the model.
 MAX_MISSING_SHARE = 0.3
-# A class is hardly ever predicted where it is in fewer predictions than this share of its rows.
+# A class is hardly ever predicted if its predictions are fewer than this proportion of its rows.
 MIN_PREDICTED_SHARE = 0.1
-# A difference counts if it is larger than so many standard errors.
+# A difference is clear if it exceeds this many standard errors.
 CLEAR_Z = 2.0
 # Slopes of the log odds within these are good enough for most uses.
 ACCEPTABLE_SLOPES = 0.8, 1.25
@@ -36,7 +36,7 @@ OPTIMISTIC = (
     "among so many inputs for so few rows this makes the model look much better than it is. Fit it within "
     "cross-validation, where each fold chooses anew."
 )
-# A mean probability this far from the share is off, if it is by more than chance.
+# Tolerated difference between the mean predicted probability and the observed proportion.
 MAX_MEAN_ERROR = 0.03
 
 

@@ -178,13 +178,13 @@ class Section:
 
     @property
     def picture(self) -> Picture | None:
-        """The figure that stands beside the words of a section, if there is one only."""
+        """The figure of a section that has exactly one, or None."""
         pictures = [block for block in self.blocks if isinstance(block, Picture)]
         return pictures[0] if len(pictures) == 1 else None
 
     @property
     def words(self) -> list[Block]:
-        """What stands beside the figure, or before and between several."""
+        """Blocks next to the figure; all blocks if there is not exactly one."""
         return [
             block
             for block in self.blocks
@@ -193,7 +193,7 @@ class Section:
 
     @property
     def below(self) -> list[Block]:
-        """What stands below a figure and the words beside it."""
+        """Wide tables below the figure."""
         return [] if self.picture is None else [block for block in self.blocks if _takes_width(block)]
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from vbsvm.results.fit import Fit
 
-# Inputs that are looked at, and that are shown: those whose probabilities differ most.
+# Numbers of inputs tried, and shown: those with the largest range of probabilities.
 MAX_TRIED, MAX_SHOWN = 8, 4
 # Over more rows averages take longer than a page should.
 MAX_ROWS = 100_000
@@ -77,7 +77,7 @@ def _is_shown(rows: EffectRows, name: str) -> bool:
 
 
 def section(owner: Owner, key: str) -> Section | None:
-    """A figure with a panel for each of the main inputs, and the numbers; None where there is nothing to show."""
+    """Section with a figure and table of marginal effects of the main inputs, or None."""
     tables = owner.tables()
     if not tables:
         return None

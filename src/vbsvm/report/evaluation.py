@@ -1,4 +1,4 @@
-"""How well a fit predicts: its rows as fits without them predict them, or rows that were given, beside baselines.
+"""Evaluation of predictions of left-out or given rows, compared with baselines.
 
 Baselines cost next to nothing, and are left out too. One input alone is a linear discriminant of its normal scores, so
 that neither skewness nor outliers hurt it. It is chosen, and its means and variance are known, without the row that it

@@ -1,4 +1,4 @@
-"""The sections on prediction: how many rows are wrong, beside simple rivals, and whether probabilities hold."""
+"""Sections on predictive performance, compared with simple baselines, and on calibration."""
 
 from collections.abc import Iterator, Sequence
 
@@ -146,7 +146,7 @@ def _compared(evaluation: Evaluation, other: Evaluation | None, fits: Sequence[F
 
 
 def _line(evaluation: Evaluation, of: LeftOutPredictions, *, two: bool, simple: bool) -> Iterator[Cell]:
-    """Numbers of one way to predict; of simple rivals ties, which leaving a row out breaks, would decide the AUC."""
+    """Measures of one model or baseline; no AUC for baselines, where leaving out breaks ties."""
     error = of.error
     yield share(error.value, 1.0)
     yield number(evaluation.se(error), f"{100 * evaluation.se(error):.1f}")

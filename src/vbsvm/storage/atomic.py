@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-# A file of another machine's process, of which nobody here knows whether it still writes, is left alone for days.
+# Temporary files of other machines' processes, which may still write, are kept this long.
 STALE_SECONDS = 2 * 86_400.0
 MACHINE_ID = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 
@@ -26,7 +26,7 @@ def check_path(path: str | os.PathLike[str]) -> None:
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Temporary file that replaces the target on success; after an error the target is unchanged.
 
-    It is written beside its place, under a name that tells its process. What killed processes have left there is
+    It is in the same directory, named after its process. Temporary files of killed processes are
     removed.
     """
     check_path(path)

@@ -24,7 +24,7 @@ from vbsvm.sources.cluster import Cluster, columns_of_part, delayed, delayed_par
 from vbsvm.sources.distributed import Distributed, settled
 from vbsvm.sources.memory import Memory
 
-# No partition has as many rows: rows of all partitions have numbers of their own.
+# Offset between the row numbers of partitions, which makes them unique.
 ROW_NUMBERS_PER_PART = 2**32
 # Bytes of whole columns that are fetched from the workers, of which splines and some transforms are learned.
 MAX_WHOLE_BYTES = 2**31

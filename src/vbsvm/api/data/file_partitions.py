@@ -15,7 +15,7 @@ from vbsvm.sources.files import Files, FileTable
 from vbsvm.sources.files_cache import Cache, CachedRows, SortedPlaces, Writer
 from vbsvm.sources.files_parquet import FLOAT32
 
-# Share of the limit of memory that whole columns may take, of which splines and some transforms are learned.
+# Proportion of the memory limit for whole columns, from which splines and some transforms are learned.
 WHOLE_COLUMNS_SHARE = 1 / 8
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from vbsvm.api.estimator import Classifier
 
 _OPTIONS: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False}
-# Share of cells beyond which a CSR array of numbers and indices takes more room than all cells.
+# Proportion of stored cells above which a CSR array takes more memory than a dense one.
 MAX_DENSITY = 2 / 3
 _SPARSE = "csr"
 
@@ -247,7 +247,7 @@ def _as_array(X: Any, dtype: Any) -> NDArray[Any]:
 
 
 def _as_numbers(X: Any) -> Any:
-    """X in types that become floats as they should; refuse columns that hold anything but numbers."""
+    """X with numeric types only; columns that are not numeric are rejected."""
     X = _as_table(X)
     if hasattr(X, "columns"):
         return _frame_of_numbers(X)

@@ -1,4 +1,4 @@
-"""Labels and weights as users give them: read, checked, and refused with their place where they are wrong."""
+"""Reading and validation of labels and weights; errors name the row."""
 
 import numbers
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ WHOLE_NUMBER_KINDS = "biuSU"
 
 
 def read_labels(y: Any) -> Any:
-    """Labels of one kind as an array; refuse missing and infinite ones, and what is no label, naming the row."""
+    """Labels of one type as an array; missing, infinite and other invalid labels are rejected with their row."""
     labels = values.array_of(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = y = column_or_1d(labels, warn=True)
@@ -140,7 +140,7 @@ def class_factors(class_weight: dict[Any, float] | str, classes: NDArray[Any], t
 
 
 def _explicit_factors(class_weight: Mapping[Any, Any], classes: NDArray[Any]) -> Array:
-    """Weights by class, 1 for those that are not named; refuse keys that are no classes where others lack a weight."""
+    """Weight of each class, 1 if not named; unknown keys are rejected if some class has no weight."""
     labels = list(classes)
     unknown = [key for key in class_weight if key not in labels]
     others = [str(label) for label in labels if label not in class_weight]

@@ -67,7 +67,7 @@ class RowCounts:
 class LabelledRows:
     """Encoded rows with their labels ±1 in each model, and their weights.
 
-    ``weights`` are multiplied by those of classes; ``sample_weights`` are not, and None where classes have none.
+    ``weights`` are multiplied by those of classes; ``sample_weights`` are not, and are None without class weights.
     ``row_numbers`` are those of the rows in the user's data, where these are others.
     """
 
@@ -204,7 +204,7 @@ class Partitions(ABC):
         """The partitions in their order; ``columns`` are those that are needed, None for all."""
 
     def sum(self, function: Callable[[Partition], Any], columns: Sequence[str] | None = None) -> Any:
-        """Sum of a function over the partitions, in their order; None where there are none."""
+        """Sum of a function over the partitions, in their order, or None if there are none."""
         total = None
         for part in self.parts(columns):
             with part.error_context():

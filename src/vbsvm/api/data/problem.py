@@ -22,7 +22,7 @@ from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import Grouping
 from vbsvm.sources.sparse import Sparse
 
-# The dual layout keeps a matrix of the coefficients that no prior holds.
+# Largest number of unpenalised coefficients in the dual layout, which keeps their matrix.
 MAX_UNPENALISED = 50
 
 
@@ -69,7 +69,7 @@ class Problem:
         return np.column_stack(labels[: max(1, len(labels) - 1)])
 
     def tasks(self) -> list[Task]:
-        """Decide how missing values are treated and how rows lie in memory; refuse what can't be fitted."""
+        """Choose the treatment of missing values and the layout, validate, and build a task for each model."""
         data, design, rows = self.data, self.design, self.data.rows
         plan, encoded, ranges = design.plan, rows.encoded, data.columns.ranges
         validation.check_representable(ranges, plan.recipe, plan.names)

@@ -201,7 +201,7 @@ class TableEncoder:
         raise NotImplementedError
 
     def columns(self, rows: LabelledRows) -> ColumnSummary:
-        """Summary of the columns; infinity is refused by row and column."""
+        """Summary of the columns; infinite values are rejected with their row and column."""
         X = rows.encoded.table
         columns = (sparse_summary if issparse(X) else ColumnSummary.of)(X, rows.column_weights)
         validation.check_finite_columns(X, rows.weights, columns.ranges, self.reader.names, rows.row_numbers)
