@@ -319,7 +319,7 @@ def test_rows_of_the_effects_that_are_not_those_left_out_are_not_used(data):
     fit = Model("y ~ a + b", data).fit()
     other = SimpleNamespace(subject=lambda: SimpleNamespace(rows=SimpleNamespace(weights=np.ones(3))), data=None)
     assert (
-        evaluation._with_rivals(
+        evaluation._with_baselines(
             [fit], rows_of([0, 1, 1, 0], [0.1, 0.9, 0.8, 0.3]), np.zeros(2), other, left_out=True
         ).baselines
         == {}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vbsvm.report.document import place
+from vbsvm.report.document import write_page
 from vbsvm.storage import atomic
 from vbsvm.storage.atomic import atomic_write, remove
 
@@ -21,7 +21,7 @@ def written_by_two_threads(path, times=200):
     def write(text):
         for _ in range(times):
             try:
-                place(path, text)
+                write_page(path, text)
             except OSError as error:
                 failures.append(error)
 
@@ -102,5 +102,5 @@ def test_a_full_disk_names_the_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match=r"No space left on device: .*page\.html"):
-        place(tmp_path / "page.html", "text")
+        write_page(tmp_path / "page.html", "text")
     assert list(tmp_path.iterdir()) == []

@@ -41,7 +41,7 @@ def test_older_files_are_read(name, tmp_path, monkeypatch):
         vbsvm.load(tmp_path / "old.vbsvm").decision_function(data), model.decision_function(data)
     )
     upgrade = saving.upgrade
-    monkeypatch.setattr(saving, "upgraded", lambda tree: tree)
+    monkeypatch.setattr(saving, "upgrade", lambda tree: tree)
     with pytest.raises(vbsvm.ModelFileError):
         vbsvm.load(tmp_path / "old.vbsvm")
     assert upgrade(trees[0][0]) == trees[0][0]

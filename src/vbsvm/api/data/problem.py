@@ -99,7 +99,7 @@ class Problem:
         """The rows, in the layout that suits the model."""
         plan, rows, encoded = self.design.plan, self.data.rows, self.data.rows.encoded
         if issparse(encoded.table):
-            return _with_layout(spec, Sparse.from_data(encoded.table, rows.labels[0], rows.weights, plan.recipe))
+            return _with_layout(spec, Sparse.of(encoded.table, rows.labels[0], rows.weights, plan.recipe))
         source = Memory(
             encoded.table,
             rows.labels[0],
