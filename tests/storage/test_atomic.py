@@ -52,8 +52,8 @@ def test_names_by_process_alone_would_lose_some(tmp_path, slow_disk, monkeypatch
 
 def left_by_a_killed_process(path):
     script = (
-        "import os, sys; from vbsvm.storage.atomic import replacing\n"
-        "with replacing(sys.argv[1]) as file:\n    file.write(b'half'); file.flush(); os.kill(os.getpid(), 9)"
+        "import os, sys; from vbsvm.storage.atomic import atomic_write\n"
+        "with atomic_write(sys.argv[1]) as file:\n    file.write(b'half'); file.flush(); os.kill(os.getpid(), 9)"
     )
     source = str(Path(atomic.__file__).parents[2])
     subprocess.run([sys.executable, "-c", script, path], check=False, env={**os.environ, "PYTHONPATH": source})
