@@ -66,7 +66,7 @@ def task_of(client: Client, n: int, d: int, n_partitions: int) -> Task:
     """The model of these rows, which workers hold."""
     X, y = table(n, d, n_partitions)
     names = tuple(f"x{k}" for k in range(d))
-    rows = DaskPartitions.of_table(Cluster.from_client(client), X, y, None)
+    rows = DaskPartitions.from_table(Cluster.from_client(client), X, y, None)
     (task,) = build_problem(TableReader(names, Ridge()), rows, read_imputation(None), HINGE).tasks()
     return task
 

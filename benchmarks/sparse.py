@@ -64,11 +64,11 @@ def beside_exact(n: int, p: int, density: float) -> list[str]:
     """One text-like table with the exact covariance, and with the covariance by draws."""
     X, y = simulate_text(n, p, density)
     exact, slow = timed(lambda: VBSVC(standardize=False).fit(X, y))
-    before, validation.MOST_EXACT = validation.MOST_EXACT, 1
+    before, validation.MAX_EXACT = validation.MAX_EXACT, 1
     try:
         drawn, fast = timed(lambda: VBSVC(standardize=False).fit(X, y))
     finally:
-        validation.MOST_EXACT = before
+        validation.MAX_EXACT = before
     scales = float(np.sqrt(exact.penalty_[0] / drawn.penalty_[0]))
     apart = float(np.linalg.norm(drawn.coef_ - exact.coef_) / np.linalg.norm(exact.coef_))
     return [f"{n} x {p}, {density:.2%}", f"{fast:.2f}", f"{slow:.1f}", f"{scales:.3f}", f"{apart:.3f}"]

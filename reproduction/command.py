@@ -14,7 +14,7 @@ from reproduction import page, work
 from reproduction.journal import Journal, OtherSettingsError
 from reproduction.work import EXPERIMENTS, METHODS, PAPERS_METHODS, Job, Result, Settings
 from vbsvm.datasets import load_acath
-from vbsvm.report.document import require_parts
+from vbsvm.report.document import check_dependencies
 
 
 @click.command(
@@ -47,7 +47,7 @@ def reproduce(experiment: str, quick: bool, out: Path, holdouts: int, gibbs: boo
 
     A run that was stopped goes on with the same command. The folder --out gets the numbers, the figures and a page.
     """
-    require_parts()  # before hours of work, not after them
+    check_dependencies()  # before hours of work, not after them
     settings = Settings(seed=seed, holdouts=holdouts)
     settings = settings.quick() if quick else settings
     names = EXPERIMENTS if experiment == "all" else (experiment,)

@@ -61,13 +61,13 @@ def _boxes(figure: "Figure", errors: dict[str, dict[str, Array]]) -> None:
             flierprops={"marker": "o", "markersize": 2.2, "markerfacecolor": style.MUTED, "markeredgecolor": "none"},
         )
         for k, (box, median) in enumerate(zip(boxes["boxes"], boxes["medians"], strict=True)):
-            colour, _ = style.look(k)
+            colour, _ = style.line_style(k)
             box.set(edgecolor=colour)
             median.set(color=colour)
         if cell:
             n, d = cell.split("x")
             ax.set_title(f"n = {n}, d = {d}")
-        style.dress(ax)
+        style.finish(ax)
         ax.grid(axis="y", color=style.FAINT, linewidth=0.5)
         ax.set_axisbelow(True)
     for ax in axes[:, 0]:
@@ -76,7 +76,7 @@ def _boxes(figure: "Figure", errors: dict[str, dict[str, Array]]) -> None:
 
 def _bars(figure: "Figure", found: dict[str, Result]) -> None:
     names, _, _ = data.spam()
-    labels = [style.plain(name) for name in names]
+    labels = [style.escape(name) for name in names]
     figure.set_size_inches(6.8, 9.2)
     left, right = figure.subplots(1, 2, sharey=True)
     scale, rows = style.shades("Greys"), np.arange(len(names))
@@ -85,7 +85,7 @@ def _bars(figure: "Figure", found: dict[str, Result]) -> None:
         ax.barh(rows, result.inclusion, color=colours, edgecolor=style.INK, linewidth=0.5, height=0.75)
         ax.set(xlim=(0, 1), ylim=(len(names) - 0.4, -0.6), xlabel="inclusion probability", title=method)
         ax.set_yticks(rows, labels)
-        style.dress(ax)
+        style.finish(ax)
         ax.tick_params(axis="y", labelsize=7)
     bar = figure.colorbar(scale, ax=(left, right), ticks=[0, 0.5, 1], shrink=0.4, pad=0.02, aspect=30)
     bar.set_label("P(coefficient > 0 | in)", fontsize=style.SMALL, color=style.INK)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, final
 
 from reproduction.work import Job, Result, Settings
-from vbsvm.storage.atomic import replacing
+from vbsvm.storage.atomic import atomic_write
 
 NAME = "journal.jsonl"
 
@@ -38,7 +38,7 @@ class Journal:
             self.results[result.job] = result
         whole = "".join(f"{line}\n" for line in lines) or json.dumps(about) + "\n"
         if whole != text:
-            with replacing(self._path) as file:
+            with atomic_write(self._path) as file:
                 file.write(whole.encode())
 
     def add(self, result: Result) -> None:

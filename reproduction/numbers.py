@@ -8,7 +8,7 @@ from typing import Any
 
 from reproduction import data
 from reproduction.work import EXPERIMENTS, METHODS, Job, Result
-from vbsvm.report.document import place
+from vbsvm.report.document import write_page
 
 
 def write(folder: Path, results: Mapping[Job, Result]) -> None:
@@ -50,4 +50,4 @@ def _write_csv(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(head)
     writer.writerows(rows)
-    place(path, text.getvalue())
+    write_page(path, text.getvalue())

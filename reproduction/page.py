@@ -10,7 +10,7 @@ from reproduction.findings import Findings, Interval
 from reproduction.markdown import markdown
 from reproduction.work import EXPERIMENTS, GIBBS, MCMC, PAPERS_METHODS, SVM, VB, Job, Result, Settings
 from vbsvm.plots import style
-from vbsvm.report.document import Cell, Limitation, Section, Table, Text, cell, document, picture, place
+from vbsvm.report.document import Cell, Limitation, Section, Table, Text, cell, document, picture, write_page
 
 PAIRS = ((SVM, VB), (SVM, MCMC), (VB, MCMC))
 SAMPLERS = (VB, MCMC, GIBBS)
@@ -45,8 +45,8 @@ def write(folder: Path, results: Mapping[Job, Result], settings: Settings, skipp
             Section(TITLES[experiment], (*_tables(experiment, findings), drawn, *_claims(experiment, findings)))
         )
     sections.append(Section("Decisions, and departures from the paper", tuple(Text(one) for one in DECISIONS)))
-    place(folder / "results.md", markdown(sections, images))
-    path = place(folder / "index.html", document("The paper's experiments, run again", sections))
+    write_page(folder / "results.md", markdown(sections, images))
+    path = write_page(folder / "index.html", document("The paper's experiments, run again", sections))
     lines = [f"{count:3} {outcome}" for outcome, count in _counts(findings).items()]
     return "\n".join(["", "Claims of the paper:", *lines, "", f"The page: {path}"])
 

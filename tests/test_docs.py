@@ -14,20 +14,20 @@ ROOT = Path(__file__).parent.parent
 PAGES = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
 
 
-def blocks_of(page):
+def prior_blocks(page):
     """Blocks of Python on a page, without the indent that they have in a list."""
     found = re.findall(r"^( *)```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL | re.MULTILINE)
     return [re.sub(f"(?m)^{indent}", "", block) for indent, block in found]
 
 
-WITH_CODE = [page for page in PAGES if blocks_of(page)]
+WITH_CODE = [page for page in PAGES if prior_blocks(page)]
 LET_PASS = "import warnings, vbsvm; warnings.simplefilter('ignore', vbsvm.ReliabilityWarning)"
 
 
 @pytest.mark.parametrize("page", WITH_CODE)
 def test_code_on_the_page_runs(page, tmp_path):
     """A page may show what is warned of as unreliable, such as a selection among correlated predictors."""
-    for block in blocks_of(page):
+    for block in prior_blocks(page):
         command = [sys.executable, "-W", "error", "-c", f"{LET_PASS}\n{block}"]
         subprocess.run(command, check=True, capture_output=True, cwd=tmp_path)
 

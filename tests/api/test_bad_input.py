@@ -286,8 +286,8 @@ def test_a_single_row_far_out(data, standardize):
 
 
 def test_tables_that_would_take_gigabytes_are_refused(monkeypatch):
-    monkeypatch.setattr(validation, "MOST_COLUMNS", 5)
-    monkeypatch.setattr(validation, "MOST_CELLS", 100)
+    monkeypatch.setattr(validation, "MAX_COLUMNS", 5)
+    monkeypatch.setattr(validation, "MAX_CELLS", 100)
     X = np.random.default_rng(0).normal(size=(20, 6))
     with pytest.raises(ValueError, match="20 rows and 6 columns; up to 5 columns are supported"):
         VBSVC(prior=LaplaceZero()).fit(X, np.arange(20) % 2)
@@ -296,9 +296,9 @@ def test_tables_that_would_take_gigabytes_are_refused(monkeypatch):
 
 
 def test_models_that_would_take_gigabytes_are_refused_by_either_way_in(monkeypatch):
-    monkeypatch.setattr(validation, "MOST_COLUMNS", 5)
-    monkeypatch.setattr(validation, "MOST_CELLS", 100)
-    monkeypatch.setattr(problem, "MOST_FREE", 3)
+    monkeypatch.setattr(validation, "MAX_COLUMNS", 5)
+    monkeypatch.setattr(validation, "MAX_CELLS", 100)
+    monkeypatch.setattr(problem, "MAX_UNPENALISED", 3)
     X = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=["a", "b"]).assign(g=np.arange(60))
     y = np.arange(60) % 2
     for fit in (lambda: VBSVC(group="g").fit(X, y), lambda: Model("y ~ a + b + (1 | g)", X.assign(y=y))):

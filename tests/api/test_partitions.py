@@ -10,7 +10,7 @@ import pytest
 
 from vbsvm import VBSVC, GaussianImputation, Model, Normal, Ridge, Variational
 from vbsvm.api.data.formula_reader import FormulaReader
-from vbsvm.api.data.partitions import Part, Partitions
+from vbsvm.api.data.partitions import Partition, Partitions
 from vbsvm.api.data.problem import build_problem
 from vbsvm.api.data.table_reader import RawTable, TableReader
 from vbsvm.design.formula import syntax
@@ -31,10 +31,10 @@ class Frames(Partitions):
     def names(self):
         return list(self.frames[0].columns)
 
-    def parts(self, columns=None) -> Iterator[Part]:
+    def parts(self, columns=None) -> Iterator[Partition]:
         first = 0
         for number, frame in enumerate(self.frames):
-            yield Part(self.raw(frame), first, lambda number=number: in_frame(number))
+            yield Partition(self.raw(frame), first, lambda number=number: in_frame(number))
             first += len(frame)
 
     def raw(self, frame):

@@ -25,8 +25,8 @@ import vbsvm
 from saved_models import incomplete, table
 from vbsvm import VBSVC, HalfT, LaplaceZero, Model, load
 from vbsvm.cli import main, tables
-from vbsvm.cli.messages import by_options
-from vbsvm.cli.models import text_of
+from vbsvm.cli.messages import with_cli_options
+from vbsvm.cli.models import text_inputs
 from vbsvm.datasets import load_toenail
 from vbsvm.results.fit import Fit
 
@@ -283,7 +283,7 @@ def test_classes_that_are_text_are_text_in_a_report(tmp_path):
     for asked in (("--formula", "y ~ a"), ("--target", "y")):
         run("fit", tmp_path / "d.csv", *asked, "--out", tmp_path / "m", "--force")
         fitted = load(tmp_path / "m")
-        assert tables.read(str(tmp_path / "few.csv"), text_of(fitted, "y"))["y"].tolist()[:1] == ["1"]
+        assert tables.read(str(tmp_path / "few.csv"), text_inputs(fitted, "y"))["y"].tolist()[:1] == ["1"]
 
 
 def test_a_comma_at_the_end_of_each_row_shifts_nothing(tmp_path):
@@ -322,7 +322,7 @@ def test_rows_in_errors_are_those_of_the_file(asked, place, tmp_path):
 
 def test_rows_are_numbered_wherever_an_error_names_them():
     rows = [2 * k for k in range(20)]
-    with pytest.raises(ClickException) as found, tables.numbered(rows):
+    with pytest.raises(ClickException) as found, tables.file_row_numbers(rows):
         raise ValueError("In row 3, rows 1, 2 and 10 more, rows 0 and 5 of column 'row 4', row 99: 12 rows.")
     assert found.value.message == "In row 6, rows 2, 4 and 10 more, rows 0 and 10 of column 'row 4', row 99: 12 rows."
 
@@ -481,7 +481,7 @@ def test_files_that_the_system_does_not_give_are_told(error, message, place, mon
     def failing(*arguments):
         raise error
 
-    monkeypatch.setattr(tables, "_CountedFile", failing)
+    monkeypatch.setattr(tables, "_ReportingFile", failing)
     said = run("fit", place / "data.csv", "--target", "y", code=1).stderr
     assert f"{place / 'data.csv'}" in said
     assert message in said
@@ -682,7 +682,7 @@ def test_balanced_classes_have_the_same_weight(place, tmp_path):
     ],
 )  # fmt: skip
 def test_advice_is_given_by_options(message, told):
-    assert by_options(message) == told
+    assert with_cli_options(message) == told
 
 
 @pytest.mark.filterwarnings("default")
@@ -713,7 +713,7 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize("ending", ["csv", "csv.gz"])
 def test_progress_is_shown_on_a_terminal_if_reading_takes_long(patience, shown, ending, tmp_path, monkeypatch, capsys):
     table().to_csv(tmp_path / f"d.{ending}", index=False)
-    monkeypatch.setattr(tables, "PATIENCE", patience)
+    monkeypatch.setattr(tables, "SECONDS_BEFORE_BAR", patience)
     monkeypatch.setattr(sys, "stderr", Terminal())
     expected = tables.read(str(tmp_path / f"d.{ending}"))
     assert (f"Reading d.{ending}" in sys.stderr.getvalue()) == shown
@@ -873,7 +873,7 @@ def test_packed_tables_are_large_by_what_they_unpack_to(pack, tmp_path):
     ending = "gz" if pack is gzip.compress else "bz2"
     for n_rows, large in [(1000, False), (7_000_000, True)]:
         (tmp_path / f"d.csv.{ending}").write_bytes(pack(b"a,y\n" + b"1,0\n" * n_rows))
-        assert (tables.files_of(str(tmp_path / f"d.csv.{ending}"), "100MB", None, None) is not None) is large
+        assert (tables.piecewise_files(str(tmp_path / f"d.csv.{ending}"), "100MB", None, None) is not None) is large
 
 
 # Hostile names and labels

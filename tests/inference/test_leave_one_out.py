@@ -100,7 +100,7 @@ def test_groups_give_what_their_columns_written_out_give(problem):
 def test_the_dual_layout_gives_the_dense_one(prior, monkeypatch):
     X, y = simulate(30, 90, seed=0)
     _, dual = influence_of(task_of(X, y, prior=prior), Variational(tol=1e-11))
-    monkeypatch.setattr(problem_module, "MOST_FREE", -1)
+    monkeypatch.setattr(problem_module, "MAX_UNPENALISED", -1)
     _, dense = influence_of(task_of(X, y, prior=prior), Variational(tol=1e-11))
     for name in ("score", "slope", "response"):
         np.testing.assert_allclose(getattr(dual, name), getattr(dense, name), rtol=1e-3, atol=1e-4, err_msg=name)

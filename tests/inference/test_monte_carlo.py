@@ -30,7 +30,7 @@ def text_like(n=700, p=600, seed=0):
 @pytest.fixture
 def small_limits(monkeypatch):
     """As if a few hundred rows and columns were too many for a covariance."""
-    monkeypatch.setattr(validation, "MOST_EXACT", 300)
+    monkeypatch.setattr(validation, "MAX_EXACT", 300)
 
 
 def exact_and_drawn(monkeypatch, n_draws):
@@ -73,7 +73,7 @@ def test_the_fit_is_near_the_exact_one(monkeypatch):
     X, y = text_like()
     settings = {"standardize": False}  # the same scale of the columns in both
     exact = VBSVC(**settings).fit(X, y)
-    monkeypatch.setattr(validation, "MOST_EXACT", 300)
+    monkeypatch.setattr(validation, "MAX_EXACT", 300)
     found = VBSVC(**settings).fit(X, y)
     assert isinstance(found.fit_[0].outcome.state.coefficients, DrawnGaussian)
     assert found.converged_
@@ -137,7 +137,7 @@ def test_common_scales_whatever_the_unit():
 
 def test_dense_tables_that_were_refused_are_taken(monkeypatch):
     X, y = text_like(400, 150)
-    monkeypatch.setattr(validation, "MOST_COLUMNS", 100)
+    monkeypatch.setattr(validation, "MAX_COLUMNS", 100)
     found = VBSVC(standardize=False).fit(X.toarray(), y)
     assert isinstance(found.fit_[0].outcome.state.coefficients, DrawnGaussian)
     monkeypatch.undo()

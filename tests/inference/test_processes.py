@@ -85,7 +85,7 @@ def test_rows_of_weight_0_change_no_bit(kind, alone, tmp_path):
 
 def test_rows_of_weight_0_that_stay_would_be_seen(alone, monkeypatch, tmp_path):
     """The planted cause: they are left out block by block, so that blocks end elsewhere."""
-    monkeypatch.setattr(ReadTable, "counted", lambda self: self)
+    monkeypatch.setattr(ReadTable, "without_zero_weights", lambda self: self)
     one, other = with_and_without(tmp_path / "m")
     assert one != other
 

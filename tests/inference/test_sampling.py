@@ -30,7 +30,7 @@ from vbsvm import (
     Ridge,
     Variational,
 )
-from vbsvm.api.fit_warnings import warnings_of
+from vbsvm.api.fit_warnings import convergence_messages
 from vbsvm.base import diagnostics
 from vbsvm.base.distributions import LatentPoint, MatrixPoint, Point
 from vbsvm.base.update_mode import Draw, OverRelaxed, mean_field
@@ -719,7 +719,7 @@ class TestWarnings:
         scales = fit.outcome.scales
         drifting = scales[1] * np.exp(0.02 * np.arange(2500))[:, None]
         slow = replace(fit, outcome=replace(fit.outcome, scales=(scales[0], drifting)))
-        (message,) = warnings_of("Model.fit", slow, Gibbs())
+        (message,) = convergence_messages("Model.fit", slow, Gibbs())
         assert "'sd of inputs' has an R-hat of" in message
         assert re.search(r"'sd of inputs' has \d+ effective draws", message)
 

@@ -30,11 +30,11 @@ def rows_of(truth, chances, groups=None, weights=None):
     return LeftOutRows(truth, decided, weights, scores, scores, logs, np.arange(len(truth)), known)
 
 
-def made(truth, chances, *, others=None, weights=None, flattered=False):
+def made(truth, chances, *, baselines=None, weights=None, optimistic=False):
     rows = rows_of(truth, chances, weights=weights)
     known = evaluation.KnownRows(rows, np.zeros(2))
     return evaluation.Evaluation(
-        True, rows, ("no", "yes"), False, evaluation.shares_alone(known), others or {}, None, flattered
+        True, rows, ("no", "yes"), False, evaluation.predict_base_rates(known), baselines or {}, None, optimistic
     )
 
 
@@ -81,11 +81,11 @@ def by_brute_force(frame, truth, row):
 def test_one_input_alone_is_chosen_and_fitted_without_the_row():
     frame, truth = simulated(40, np.random.default_rng(0))
     known = evaluation.KnownRows(rows_of(truth, np.full(40, 0.5)), np.zeros(2))
-    found = evaluation.best_input(known, Table(frame), list(frame))
+    found = evaluation.best_single_input(known, Table(frame), list(frame))
     expected = np.array([by_brute_force(frame, truth, row)[truth[row]] for row in range(40)])
     np.testing.assert_allclose(found.log_probability, expected, rtol=1e-9)
     assert found.scheme in ("b", "arm")
-    assert evaluation.best_input(known, Table(frame), ["a"]) is None
+    assert evaluation.best_single_input(known, Table(frame), ["a"]) is None
 
 
 def test_missing_numbers_are_at_the_median_and_of_several_classes_one_input_serves_all():
@@ -95,7 +95,7 @@ def test_missing_numbers_are_at_the_median_and_of_several_classes_one_input_serv
     frame.loc[::9, "x"] = np.nan
     rows = rows_of(truth, np.full(120, 0.5))
     known = evaluation.KnownRows(SimpleRows.of(rows, 3), np.zeros(3))
-    found = evaluation.best_input(known, Table(frame), list(frame))
+    found = evaluation.best_single_input(known, Table(frame), list(frame))
     assert found.scheme == "x"
     assert found.error.value < 0.25
 
@@ -119,10 +119,10 @@ def test_the_other_rows_of_a_group_do_not_include_the_row():
 
 def test_the_shares_of_the_classes_are_wrong_as_often_as_the_others_are_there():
     one = made([0] * 30 + [1] * 10, np.full(40, 0.2))
-    assert one.in_shares.error.value == 0.25
-    assert one.in_shares.log_loss.value == pytest.approx(-(0.75 * np.log(0.75) + 0.25 * np.log(0.25)))
+    assert one.base_rates.error.value == 0.25
+    assert one.base_rates.log_loss.value == pytest.approx(-(0.75 * np.log(0.75) + 0.25 * np.log(0.25)))
     assert one.most_common == "no"
-    assert one.auc(one.in_shares) == 0.5
+    assert one.auc(one.base_rates) == 0.5
 
 
 def test_the_auc_is_that_of_scikit_learn_ties_and_weights_included():
@@ -130,7 +130,7 @@ def test_the_auc_is_that_of_scikit_learn_ties_and_weights_included():
     truth, weights = rng.integers(0, 2, 200), rng.integers(1, 4, 200).astype(float)
     chances = np.round(expit(truth + rng.normal(size=200)), 1).clip(0.05, 0.95)
     one = made(truth, chances, weights=weights)
-    assert one.auc(one.own) == pytest.approx(roc_auc_score(truth, chances, sample_weight=weights))
+    assert one.auc(one.model) == pytest.approx(roc_auc_score(truth, chances, sample_weight=weights))
 
 
 def simulated_chances(n, seed=0):
@@ -141,7 +141,7 @@ def simulated_chances(n, seed=0):
 
 def calibration_verdict(truth, chances):
     found = Predicted(chances - 0.5, chances, truth == 1, ("no", "yes"), np.ones(len(truth)))
-    (said,) = checks.of_calibration(made(truth, chances), [found])
+    (said,) = checks.calibration_checks(made(truth, chances), [found])
     return said
 
 
@@ -174,16 +174,16 @@ def test_few_rows_are_said_to_tell_little():
 def test_verdicts_on_predictions_are_about_more_than_chance():
     truth, log_odds = simulated_chances(500)
     one = made(truth, expit(log_odds))
-    first, *rest = checks.of_predictions(one, hinge=True)
+    first, *rest = checks.prediction_checks(one, hinge=True)
     assert first.good
     assert first.text.startswith("The model predicts: ")
     assert rest == []
     blind = made(truth, expit(np.random.default_rng(9).permutation(log_odds)))
-    first, *_ = checks.of_predictions(blind, hinge=True)
+    first, *_ = checks.prediction_checks(blind, hinge=True)
     assert not first.good
     assert "no better than the shares of the classes" in first.text
-    better = made(truth, expit(log_odds), others={"x alone": blind.own, "itself": one.own})
-    said = [(verdict.good, verdict.text) for verdict in checks.of_predictions(better, hinge=True)][1:]
+    better = made(truth, expit(log_odds), baselines={"x alone": blind.model, "itself": one.model})
+    said = [(verdict.good, verdict.text) for verdict in checks.prediction_checks(better, hinge=True)][1:]
     assert [good for good, _ in said] == [True, False]
     assert "does not clearly do better than itself" in said[1][1]
 
@@ -192,7 +192,7 @@ def test_verdicts_on_predictions_are_about_more_than_chance():
 def test_a_model_that_predicts_one_class_says_so_first(hinge):
     rng = np.random.default_rng(0)
     truth = (rng.random(300) < 0.2).astype(int)
-    first, *rest = checks.of_predictions(made(truth, np.full(300, 0.2) + 0.1 * truth), hinge=hinge)
+    first, *rest = checks.prediction_checks(made(truth, np.full(300, 0.2) + 0.1 * truth), hinge=hinge)
     assert not first.good
     assert first.text.startswith(
         f"The model predicts one class: all rows are called no, although {truth.sum()} are yes"
@@ -271,9 +271,9 @@ def test_inputs_chosen_among_many_do_not_pass_for_good_predictions(tmp_path, mon
 def test_a_sampler_is_left_out_by_the_covariance_of_its_draws(data, tmp_path):
     with pytest.warns(UserWarning, match="mixed"):
         clf = VBSVC(inference=Gibbs(draws=200, tune=50, chains=2), random_state=0).fit(data[["a", "b"]], data["y"])
-    sampled = evaluation.of_fit(clf.fit_, Owner(clf))
-    climbed = evaluation.of_fit(VBSVC().fit(data[["a", "b"]], data["y"]).fit_, None)
-    assert sampled.own.log_loss.value == pytest.approx(climbed.own.log_loss.value, abs=0.03)
+    sampled = evaluation.evaluate_left_out(clf.fit_, Owner(clf))
+    climbed = evaluation.evaluate_left_out(VBSVC().fit(data[["a", "b"]], data["y"]).fit_, None)
+    assert sampled.model.log_loss.value == pytest.approx(climbed.model.log_loss.value, abs=0.03)
     assert "After a sampler" in outline(clf.report(tmp_path / "r.html")).words
 
 
@@ -319,8 +319,8 @@ def test_rows_of_the_effects_that_are_not_those_left_out_are_not_used(data):
     fit = Model("y ~ a + b", data).fit()
     other = SimpleNamespace(subject=lambda: SimpleNamespace(rows=SimpleNamespace(weights=np.ones(3))), data=None)
     assert (
-        evaluation._with_rivals(
+        evaluation._with_baselines(
             [fit], rows_of([0, 1, 1, 0], [0.1, 0.9, 0.8, 0.3]), np.zeros(2), other, left_out=True
-        ).others
+        ).baselines
         == {}
     )

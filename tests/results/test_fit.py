@@ -29,4 +29,4 @@ def test_a_fit_shows_documented_names():
 def test_estimators_show_parameters_and_documented_methods(kind):
     names = [name for name in public(kind()) if name not in kind().get_params()]
     assert all(inspect.getdoc(getattr(kind, name)) for name in names)
-    assert not {"likelihood", "require_settings"} & set(names)
+    assert not {"likelihood", "check_settings"} & set(names)

@@ -94,7 +94,7 @@ def same_as_parts(client, source):
 @pytest.mark.parametrize("name", ["dense", "gates", "groups", "missing", "categories"])
 def test_draws_are_those_of_the_same_parts_in_memory(client, name):
     """Block numbers give the random numbers, so that workers and memory draw alike; sums agree to rounding."""
-    spec, source = TASKS[name]().sampled
+    spec, source = TASKS[name]().sampler_input
     far, near = same_as_parts(client, source)
     np.testing.assert_allclose(
         SHORT.run(spec, far, 1).coefficients, SHORT.run(spec, near, 1).coefficients, rtol=1e-6, atol=1e-8

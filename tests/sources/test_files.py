@@ -672,7 +672,7 @@ def test_settings_that_make_no_sense(tmp_path):
 def test_whole_columns_that_do_not_fit_are_refused(tmp_path, monkeypatch):
     from vbsvm.api.data import file_partitions
 
-    monkeypatch.setattr(file_partitions, "WHOLE", 1e-6)
+    monkeypatch.setattr(file_partitions, "WHOLE_COLUMNS_SHARE", 1e-6)
     with pytest.raises(ValueError, match=r"learned from all values of their columns \(x\).*memory_limit"):
         Model("y ~ s(x)", written(table(), tmp_path / "d"))
 

@@ -96,7 +96,7 @@ def test_a_climb_ends_at_the_same_place(name):
 @pytest.mark.parametrize("name", TASKS)
 def test_draws_are_the_same_to_the_bit(name):
     task = TASKS[name]()
-    spec, source = task.sampled
+    spec, source = task.sampler_input
     whole, parts = SHORT.run(spec, source, 1), SHORT.run(spec, cut(source), 1)
     np.testing.assert_array_equal(parts.coefficients, whole.coefficients)
     for one, other in zip(parts.scales, whole.scales, strict=True):
@@ -105,7 +105,7 @@ def test_draws_are_the_same_to_the_bit(name):
 
 def test_parts_that_share_block_numbers_would_share_random_numbers():
     """The negative control of the numbering."""
-    spec, source = TASKS["dense"]().sampled
+    spec, source = TASKS["dense"]().sampler_input
     parts = cut(source)
     same = Parts(tuple(replace(part, first_block=0) for part in parts.parts))
     assert (SHORT.run(spec, same, 1).coefficients != SHORT.run(spec, source, 1).coefficients).any()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from vbsvm.report.document import place
+from vbsvm.report.document import write_page
 from vbsvm.storage import atomic
-from vbsvm.storage.atomic import remove, replacing
+from vbsvm.storage.atomic import atomic_write, remove
 
 
 def written_by_two_threads(path, times=200):
@@ -21,7 +21,7 @@ def written_by_two_threads(path, times=200):
     def write(text):
         for _ in range(times):
             try:
-                place(path, text)
+                write_page(path, text)
             except OSError as error:
                 failures.append(error)
 
@@ -52,8 +52,8 @@ def test_names_by_process_alone_would_lose_some(tmp_path, slow_disk, monkeypatch
 
 def left_by_a_killed_process(path):
     script = (
-        "import os, sys; from vbsvm.storage.atomic import replacing\n"
-        "with replacing(sys.argv[1]) as file:\n    file.write(b'half'); file.flush(); os.kill(os.getpid(), 9)"
+        "import os, sys; from vbsvm.storage.atomic import atomic_write\n"
+        "with atomic_write(sys.argv[1]) as file:\n    file.write(b'half'); file.flush(); os.kill(os.getpid(), 9)"
     )
     source = str(Path(atomic.__file__).parents[2])
     subprocess.run([sys.executable, "-c", script, path], check=False, env={**os.environ, "PYTHONPATH": source})
@@ -68,7 +68,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
     other = tmp_path / f".{'another'}{left.name.removeprefix('.m.vbsvm')}"
     other.write_bytes(b"of another file")
     content = left.read_bytes()
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(b"whole")
     assert {one.name for one in tmp_path.iterdir()} == {"m.vbsvm", other.name}
     left.write_bytes(content)
@@ -79,18 +79,18 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
 def test_what_others_are_writing_stays(tmp_path):
     """Parts of this process, of one that still runs, and of other machines; the last for some days."""
     path = tmp_path / "m"
-    running = tmp_path / f".m.{atomic.HERE}.{os.getppid()}.00000000.part"
+    running = tmp_path / f".m.{atomic.MACHINE_ID}.{os.getppid()}.00000000.part"
     elsewhere = tmp_path / ".m.ffffffff.1.00000000.part"
     for one in (running, elsewhere):
         one.write_bytes(b"")
-    with replacing(path) as first:
-        with replacing(path) as second:
+    with atomic_write(path) as first:
+        with atomic_write(path) as second:
             second.write(b"second")
         assert path.read_bytes() == b"second"
         first.write(b"first")
     assert path.read_bytes() == b"first"
     assert {one.name for one in tmp_path.iterdir()} == {"m", running.name, elsewhere.name}
-    old = elsewhere.stat().st_mtime - 2 * atomic.LEFT_BEHIND
+    old = elsewhere.stat().st_mtime - 2 * atomic.STALE_SECONDS
     os.utime(elsewhere, (old, old))
     remove(path)
     assert [one.name for one in tmp_path.iterdir()] == [running.name]
@@ -102,5 +102,5 @@ def test_a_full_disk_names_the_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match=r"No space left on device: .*page\.html"):
-        place(tmp_path / "page.html", "text")
+        write_page(tmp_path / "page.html", "text")
     assert list(tmp_path.iterdir()) == []

@@ -40,11 +40,11 @@ def test_older_files_are_read(name, tmp_path, monkeypatch):
     np.testing.assert_array_equal(
         vbsvm.load(tmp_path / "old.vbsvm").decision_function(data), model.decision_function(data)
     )
-    upgraded = saving.upgraded
-    monkeypatch.setattr(saving, "upgraded", lambda tree: tree)
+    upgrade = saving.upgrade
+    monkeypatch.setattr(saving, "upgrade", lambda tree: tree)
     with pytest.raises(vbsvm.ModelFileError):
         vbsvm.load(tmp_path / "old.vbsvm")
-    assert upgraded(trees[0][0]) == trees[0][0]
+    assert upgrade(trees[0][0]) == trees[0][0]
 
 
 def _with_flags(tree):

@@ -14,14 +14,14 @@ PRIORS: Mapping[str, type[Any]] = {"ridge": Ridge, "half-t": HalfT, "laplace-zer
 FORMULA_PRIORS: Mapping[str, type[Any]] = PRIORS | {"covariance": Covariance, "inverse-wishart": InverseWishart}
 
 
-def resolve(what: str, given: Any, known: Mapping[str, type[Any]]) -> Any:
-    """The settings of a short name; any other object stays as it is, and a class without its brackets is refused."""
-    if isinstance(given, type):
-        name = given.__name__
-        raise TypeError(f"{what} must be an object such as {name}(…); got the class {name} itself: add the brackets.")
-    if not isinstance(given, str):
-        return given
-    if given not in known:
-        names = ", ".join(map(repr, known))
-        raise ValueError(f"{what}: {given!r} is not known; the short names are {names}.{did_you_mean(given, known)}")
-    return known[given]()
+def resolve_alias(owner: str, value: Any, classes: Mapping[str, type[Any]]) -> Any:
+    """Settings object for a short name; other objects are returned unchanged, and classes are rejected."""
+    if isinstance(value, type):
+        name = value.__name__
+        raise TypeError(f"{owner} must be an object such as {name}(…); got the class {name} itself: add the brackets.")
+    if not isinstance(value, str):
+        return value
+    if value not in classes:
+        names = ", ".join(map(repr, classes))
+        raise ValueError(f"{owner}: {value!r} is not known; the short names are {names}.{did_you_mean(value, classes)}")
+    return classes[value]()

@@ -72,12 +72,12 @@ def cross_validate(
     if model.in_files:
         raise ValueError("cross_validate is only available for data in memory: give Model a frame of some rows.")
     inference, seed = read_inference(inference), validation.read_seed(random_state)
-    rows = _CountedRows.of(model)
+    rows = _UsedRows.from_model(model)
     members = None if groups is None else rows.groups(groups)
     splits = _splits(folds, rows, members, seed)
-    scores, log_odds = _predicted(rows, splits, inference, seed)
+    scores, log_odds = _fit_and_predict(rows, splits, inference, seed)
     scheme = f"{len(splits)}-fold cross-validation" + ("" if groups is None else f" in groups of {groups}")
-    found = LeftOutPredictions(
+    left_out = LeftOutPredictions(
         scheme,
         rows.numbers,
         model.classes[rows.truth],
@@ -86,13 +86,13 @@ def cross_validate(
         log_expit(np.where(rows.truth > 0, log_odds, -log_odds)),
         {} if groups is None or members is None else {groups: members},
     )
-    return _result(model, found, splits, log_odds, groups)
+    return _result(model, left_out, splits, log_odds, groups)
 
 
-def _predicted(
-    rows: "_CountedRows", splits: "list[Fold]", inference: Variational | Gibbs, seed: int
+def _fit_and_predict(
+    rows: "_UsedRows", splits: "list[Fold]", inference: Variational | Gibbs, seed: int
 ) -> tuple[Array, Array]:
-    """Scores of the rows left out and log odds of the positive class; NaN for rows that are never left out."""
+    """Fit each fold; return decision values and log odds of the test rows (NaN for rows in no test set)."""
     scores, log_odds = (np.full(len(rows.numbers), np.nan) for _ in range(2))
     for k, (train, test) in enumerate(splits, start=1):
         try:
@@ -109,62 +109,62 @@ def _predicted(
 
 
 def _result(
-    model: Model, found: LeftOutPredictions, splits: list[Fold], log_odds: Array, groups: str | None
+    model: Model, left_out: LeftOutPredictions, splits: list[Fold], log_odds: Array, groups: str | None
 ) -> CrossValidation:
-    """The predictions of rows that were left out, as a table by fold and as a frame with the index of the data."""
+    """Summary by fold, and the out-of-fold predictions as a frame with the index of the data."""
     import pandas as pd
 
-    fold = np.zeros(len(found.rows), dtype=np.intp)
+    fold = np.zeros(len(left_out.rows), dtype=np.intp)
     for k, (_, test) in enumerate(splits, start=1):
         fold[test] = k
     tested = np.flatnonzero(fold)
-    found, fold = found.take(tested), fold[tested]
+    left_out, fold = left_out.take(tested), fold[tested]
     index = getattr(model.data, "index", None)
     predictions = pd.DataFrame(
         {
             "fold": fold,
-            "outcome": found.labels,
-            "predicted": found.predicted,
+            "outcome": left_out.labels,
+            "predicted": left_out.predicted,
             "probability": expit(log_odds[tested]),
         },
-        index=pd.Index(found.rows, name="row") if index is None or callable(index) else index.take(found.rows),
+        index=pd.Index(left_out.rows, name="row") if index is None or callable(index) else index.take(left_out.rows),
     )
     predictions.columns.name = f"probability of {model.classes[1]}"
     units = "rows" if groups is None else f"groups of {groups}"
     note = (
-        f"{len(tested)} rows, left out by {found.scheme}. se: standard error with {units} as independent units; it "
+        f"{len(tested)} rows, left out by {left_out.scheme}. se: standard error with {units} as independent units; it "
         "does not know that fits of different folds have rows in common."
     )
-    return CrossValidation(model.formula, measures_by_fold(found, fold, groups), predictions, note, found)
+    return CrossValidation(model.formula, measures_by_fold(left_out, fold, groups), predictions, note, left_out)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class _CountedRows:
-    """The rows of a model's data that count in its fit: their numbers, columns, classes and weights."""
+class _UsedRows:
+    """Rows of positive weight of a model's data: row numbers, columns, classes and weights."""
 
     model: Model
-    n_given: int
+    n_user_rows: int
     numbers: NDArray[np.intp]
     frame: "pd.DataFrame"
     truth: NDArray[np.intp]  # 1 for the positive class
     weights: Array
 
     @staticmethod
-    def of(model: Model) -> "_CountedRows":
-        """Those of the model's task, in the order of the data."""
+    def from_model(model: Model) -> "_UsedRows":
+        """Rows used by a model, in the order of the data."""
         import pandas as pd
 
         task = model._task
-        assert task.given is not None
+        assert task.row_numbers is not None
         assert task.reader is not None
-        numbers, firsts = np.unique(task.given, return_index=True)
+        numbers, firsts = np.unique(task.row_numbers, return_index=True)
         frame = pd.DataFrame({name: frames.column(model.data, name) for name in task.reader.parts.columns})
         truth = (task.rows.y[firsts] > 0).astype(np.intp)
-        return _CountedRows(model, len(frame), numbers, frame.take(numbers), truth, task.rows.weights[firsts])
+        return _UsedRows(model, len(frame), numbers, frame.take(numbers), truth, task.rows.weights[firsts])
 
     def groups(self, name: str) -> NDArray[np.intp]:
-        """The number of each row's group in a column of the data; none may be missing."""
+        """Integer codes of a grouping column; missing values are rejected."""
         import pandas as pd
 
         if not isinstance(name, str):
@@ -172,29 +172,29 @@ class _CountedRows:
         return pd.factorize(frames.take(self.model.data, [name], self.numbers)[name])[0]
 
     def model_of(self, train: NDArray[np.intp]) -> Model:
-        """The model of some of the rows."""
+        """The model, to be fitted to a subset of the rows."""
         return self.model.refitted_to(self.frame.iloc[train], self.weights[train])
 
 
-def _splits(folds: Any, rows: _CountedRows, members: NDArray[np.intp] | None, seed: int) -> list[Fold]:
-    """Training rows and rows left out of each fold, as places among the rows that count."""
+def _splits(folds: Any, rows: _UsedRows, members: NDArray[np.intp] | None, seed: int) -> list[Fold]:
+    """Training and test rows of each fold, as indices into the rows used."""
     if not isinstance(folds, Iterable) or isinstance(folds, str):
-        return _shuffled(folds, rows, members, seed)
-    found = _given(folds, rows)
-    _require_whole_groups(found, members)
-    return found
+        return _random_folds(folds, rows, members, seed)
+    splits = _explicit_folds(folds, rows)
+    _check_whole_groups(splits, members)
+    return splits
 
 
-def _shuffled(folds: Any, rows: _CountedRows, members: NDArray[np.intp] | None, seed: int) -> list[Fold]:
-    """So many folds, with the classes in equal shares, and whole groups where there are some."""
+def _random_folds(folds: Any, rows: _UsedRows, members: NDArray[np.intp] | None, seed: int) -> list[Fold]:
+    """Shuffled stratified folds; with groups, each group is in one fold."""
     n_rows = len(rows.numbers)
     check_whole("cross_validate", 2, n_rows, folds=folds)
     n_folds, counts = int(folds), np.bincount(rows.truth, minlength=2)
     if n_folds > counts.min():
         label = rows.model.classes[counts.argmin()]
         raise ValueError(
-            f"cross_validate: folds={n_folds}, but class {label!s} has only {counts.min()} rows, and each fold needs "
-            "one: take fewer folds."
+            f"cross_validate: folds={n_folds}, but class {label!s} has only {counts.min()} rows, and each fold "
+            "needs one: take fewer folds."
         )
     if members is None:
         splitter = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
@@ -206,37 +206,37 @@ def _shuffled(folds: Any, rows: _CountedRows, members: NDArray[np.intp] | None, 
     return [(train, test) for train, test in splitter.split(np.zeros(n_rows), rows.truth, members) if len(test)]
 
 
-def _given(folds: Iterable[Any], rows: _CountedRows) -> list[Fold]:
-    """Pairs of row numbers as places among the rows that count."""
-    place = np.full(rows.n_given, -1)
-    place[rows.numbers] = np.arange(len(rows.numbers))
-    found, seen = [], np.zeros(len(rows.numbers), dtype=bool)
+def _explicit_folds(folds: Iterable[Any], rows: _UsedRows) -> list[Fold]:
+    """User-supplied (train, test) row numbers as indices into the rows used."""
+    position = np.full(rows.n_user_rows, -1)
+    position[rows.numbers] = np.arange(len(rows.numbers))
+    splits, was_left_out = [], np.zeros(len(rows.numbers), dtype=bool)
     for k, pair in enumerate(folds, start=1):
         try:
-            train, test = (np.asarray(one) for one in pair)
+            train, test = (np.asarray(index) for index in pair)
         except (TypeError, ValueError):
             raise TypeError(f"cross_validate: fold {k} must be a pair (train, test) of row numbers.") from None
-        for one in (train, test):
-            if one.ndim != 1 or one.dtype.kind not in "iu" or not ((one >= 0) & (one < len(place))).all():
+        for index in (train, test):
+            if index.ndim != 1 or index.dtype.kind not in "iu" or not ((index >= 0) & (index < len(position))).all():
                 raise ValueError(
-                    f"cross_validate: fold {k} must hold numbers of rows, whole and from 0 to {len(place) - 1}."
+                    f"cross_validate: fold {k} must hold numbers of rows, whole and from 0 to {len(position) - 1}."
                 )
-        train, test = (one[one >= 0] for one in (place[train], place[test]))
+        train, test = (index[index >= 0] for index in (position[train], position[test]))
         if np.isin(test, train).any():
             raise ValueError(f"cross_validate: fold {k} leaves out a row that is also one of training.")
-        if len(np.unique(test)) < len(test) or seen[test].any():
+        if len(np.unique(test)) < len(test) or was_left_out[test].any():
             raise ValueError(f"cross_validate: fold {k} leaves out a row that was left out before.")
         if not len(train) or not len(test):
             raise ValueError(f"cross_validate: fold {k} has no rows that count in training, or none left out.")
-        seen[test] = True
-        found.append((train, test))
-    if not found:
+        was_left_out[test] = True
+        splits.append((train, test))
+    if not splits:
         raise ValueError("cross_validate: there are no folds.")
-    return found
+    return splits
 
 
-def _require_whole_groups(folds: list[Fold], members: NDArray[np.intp] | None) -> None:
-    """Refuse folds that leave out a part of a group."""
+def _check_whole_groups(folds: list[Fold], members: NDArray[np.intp] | None) -> None:
+    """Reject folds that split a group between training and test rows."""
     for k, (train, test) in enumerate(folds, start=1):
         if members is not None and np.isin(members[test], members[train]).any():
             raise ValueError(f"cross_validate: fold {k} leaves out some rows of a group that is also in training.")

@@ -69,26 +69,26 @@ class DaskClassifier(ClassifierMixin, Estimator):
         target : str, default None
             The column of the data frame X that holds the labels, in place of y: all other columns are inputs.
         """
-        return self._fitted(lambda: self._tasks(*_given(X, y, sample_weight, target)))
+        return self._fit_tasks(lambda: self._tasks(*_inputs_and_labels(X, y, sample_weight, target)))
 
     def _tasks(self, X: Any, y: Any, sample_weight: Any) -> list[Task]:
-        """Check everything, and give the models of rows that lie in the cluster."""
-        prior, _, imputation = self.require_settings()
+        """Validate the input and build one task for each model, with rows in the cluster."""
+        prior, _, imputation = self.check_settings()
         cluster = Cluster.from_client(self.client)
         if self.group is not None:
-            inputs.require_group(self.group)
+            inputs.check_group(self.group)
             if not self.fit_intercept:
                 raise ValueError("group adds random intercepts around a common intercept: set fit_intercept=True.")
         empty = header(X)
         inputs.read_columns(self, empty, reset=True)
-        inputs.read_some(empty, self.group)
-        rows = DaskPartitions.of_table(cluster, X, y, sample_weight)
-        problem = build_problem(TableReader.of(self, prior), rows, imputation, self.likelihood)
+        inputs.read_rows(empty, self.group)
+        rows = DaskPartitions.from_table(cluster, X, y, sample_weight)
+        problem = build_problem(TableReader.from_estimator(self, prior), rows, imputation, self.likelihood)
         self.classes_ = problem.classes
         return problem.tasks()
 
-    def _kept(self, fit: Fit) -> Fit:
-        """What is kept of a fit: all but its rows, whose place in the cluster others need."""
+    def _stored_fit(self, fit: Fit) -> Fit:
+        """The fit without its rows, so that memory in the cluster is released."""
         return fit._without_rows()
 
     def decision_function(self, X: Any) -> Any:
@@ -113,7 +113,7 @@ class DaskClassifier(ClassifierMixin, Estimator):
         return self.classes_
 
     def _predicted(self, X: Any, method: Any, example: Array, name: str) -> Any:
-        """What a method of the local estimator gives, partition by partition; at once for data in memory."""
+        """Apply a method of the local estimator to each partition lazily, or at once to data in memory."""
         model = self.to_local()
         if not is_collection(X):
             return method(model, X)
@@ -124,12 +124,12 @@ class DaskClassifier(ClassifierMixin, Estimator):
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | None = None) -> float:
         """Share of the rows whose class is predicted; computed at once. Arguments are those of ``fit``."""
-        rows = partitions(*_given(X, y, sample_weight, target))
-        right = delayed(_right)
-        model = delayed(_itself)(self.to_local())
+        rows = partitions(*_inputs_and_labels(X, y, sample_weight, target))
+        correct = delayed(_correct_weight)
+        model = delayed(_identity)(self.to_local())
         cluster = Cluster.from_client(self.client)
-        found = cluster.sum(np.asarray, cluster.compute([right(model, row) for row in rows]))
-        return float(found[0] / found[1])
+        weights = cluster.sum(np.asarray, cluster.compute([correct(model, row) for row in rows]))
+        return float(weights[0] / weights[1])
 
     def to_local(self) -> Classifier:
         """An estimator that knows what has been learned, and needs no cluster."""
@@ -151,7 +151,7 @@ class DaskClassifier(ClassifierMixin, Estimator):
         """An estimator with the same parameters and the same client, which has not been fitted."""
         parameters = self.get_params(deep=False)
         client = parameters.pop("client")
-        return type(self)(client=client, **{name: clone(one, safe=False) for name, one in parameters.items()})
+        return type(self)(client=client, **{name: clone(value, safe=False) for name, value in parameters.items()})
 
     def __sklearn_tags__(self) -> Any:
         """Say that NaN is welcome."""
@@ -235,19 +235,19 @@ class DaskVBLogistic(DaskClassifier):
     local = VBLogistic
 
 
-def _itself(model: Classifier) -> Classifier:
+def _identity(model: Classifier) -> Classifier:
     return model
 
 
-def _given(X: Any, y: Any, sample_weight: Any, target: str | None) -> tuple[Any, Any, Any]:
+def _inputs_and_labels(X: Any, y: Any, sample_weight: Any, target: str | None) -> tuple[Any, Any, Any]:
     """Inputs, labels and weights; labels as such, or as a column of the inputs' frame."""
     if (y is None) == (target is None):
         raise ValueError("Give the labels as y, or the name of their column in X as target: one of the two.")
     return (X, y, sample_weight) if target is None else split_target(X, target, sample_weight)
 
 
-def _right(model: Classifier, rows: tuple[Any, Any, Any]) -> Array:
-    """Weight of the rows whose class is predicted, and of all."""
+def _correct_weight(model: Classifier, rows: tuple[Any, Any, Any]) -> Array:
+    """Total weight of the correctly classified rows, and of all rows."""
     X, y, sample_weight = rows
     labels = np.asarray(y).reshape(-1)
     if not len(labels):

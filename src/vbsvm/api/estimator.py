@@ -22,7 +22,7 @@ from vbsvm.api.data.problem import build_problem
 from vbsvm.api.data.table_reader import ReadTable, TableReader
 from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.sklearn_support import InputSelection, linear_classifier
-from vbsvm.api.task import Task, require_variational
+from vbsvm.api.task import Task, check_variational
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import check_flag
 from vbsvm.design.columns import Encoded
@@ -40,12 +40,12 @@ from vbsvm.results.effects.rows import GivenRows, TableColumns, TableRows
 from vbsvm.results.fit import Fit
 from vbsvm.sources.cluster import check_in_memory
 from vbsvm.sources.files import Files
-from vbsvm.storage.atomic import require_path
+from vbsvm.storage.atomic import check_path
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# What fit learns beside its models.
+# Attributes that fit sets in addition to its models.
 LEARNED = ("classes_", "n_features_in_", "feature_names_in_", "levels_")
 
 
@@ -98,25 +98,25 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
             A weight of k counts as k identical rows (in large tables up to the tolerance of the fit); a weight of 0
             leaves the row out.
         """
-        return self._fitted(lambda: self._tasks(X, y, sample_weight))
+        return self._fit_tasks(lambda: self._tasks(X, y, sample_weight))
 
-    def require_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
-        """Prior, inference and distribution of the inputs, defaults filled in; refuse other parameters."""
+    def check_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
+        """Prior, inference and distribution of the inputs, defaults filled in; other parameters are validated."""
         if self.categories not in (None, "one-hot"):
             raise ValueError(f"{type(self).__name__}: categories must be None or 'one-hot'; got {self.categories!r}.")
-        return super().require_settings()
+        return super().check_settings()
 
     def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], list[Warning]]:
-        """The fits; batches of earlier calls are forgotten."""
+        """The fits; sums of earlier ``partial_fit`` calls are discarded."""
         vars(self).pop("_stream", None)
         return super()._fit(tasks)
 
-    def _starts(self, tasks: list[Task]) -> list[State] | None:
-        """Where the last fit ended, if that is asked for."""
+    def _initial_states(self, tasks: list[Task]) -> list[State] | None:
+        """Final states of the last fit if ``warm_start``, else None."""
         check_flag(type(self).__name__, warm_start=self.warm_start)
         return online.warm_starts(self.fit_, tasks) if self.warm_start and hasattr(self, "fit_") else None
 
-    @available_if(online.supported)
+    @available_if(online.supports_partial_fit)
     def partial_fit(
         self,
         X: ArrayLike,
@@ -146,10 +146,10 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         stream = vars(self).get("_stream")
 
         def absorbed() -> tuple[tuple[Fit, ...], list[Warning]]:
-            self._stream, fits = online.absorb(self, stream, X, y, classes, sample_weight)
+            self._stream, fits = online.learn_batch(self, stream, X, y, classes, sample_weight)
             return fits, []
 
-        return self._replaced(absorbed)
+        return self._replace_fit(absorbed)
 
     def fit_files(
         self, files: Any, target: str, *, features: Sequence[str] | None = None, weights: str | None = None
@@ -178,32 +178,32 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
             raise ValueError("fit_files does not support categories: Model(formula, files) takes them.")
         named = Files.of(files)
         opened = named.opened()
-        columns = TableColumns.of(opened.names, target, features, weights)
+        columns = TableColumns.from_names(opened.names, target, features, weights)
 
         def tasks() -> list[Task]:
-            prior, _, settings = self.require_settings()
+            prior, _, settings = self.check_settings()
             about = columns.settings(opened.types, self.group, self.class_weight)
             inputs.read_header(self, columns.features)
-            reader = TableReader.of(self, prior, **about)
+            reader = TableReader.from_estimator(self, prior, **about)
             problem = build_problem(reader, FilePartitions(named, opened, columns), settings, self.likelihood)
             self.classes_ = problem.classes
             return problem.tasks()
 
-        return self._fitted(tasks)
+        return self._fit_tasks(tasks)
 
     def _tasks(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> list[Task]:
-        """Check everything, and give one model for two classes, else one for each class against the rest."""
-        prior, inference, settings = self.require_settings()
+        """Validate the input and build the tasks: one for two classes, else one per class against the rest."""
+        prior, inference, settings = self.check_settings()
         check_in_memory(X=X, y=y, sample_weight=sample_weight)
         vars(self).pop("levels_", None)
-        y = label_checks.plain_labels(y)
+        y = label_checks.read_labels(y)
         if self.group is not None and not self.fit_intercept:
             raise ValueError("group adds random intercepts around a common intercept: set fit_intercept=True.")
         table, labels, members = inputs.read_data(self, X, y, sample_weight)
         weights = label_checks.read_weights(sample_weight, table.shape[0])
         rows = MemoryPartitions(ReadTable(table, labels, weights, members))
         # draws are the same to the bit as without rows that do not count
-        reader = TableReader.of(self, prior, counted_only=isinstance(inference, Gibbs))
+        reader = TableReader.from_estimator(self, prior, drop_zero_weights=isinstance(inference, Gibbs))
         problem = build_problem(reader, rows, settings, self.likelihood)
         self.classes_ = problem.classes
         return [replace(task, data=X) for task in problem.tasks()]
@@ -223,12 +223,12 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
     def _scores(self, X: ArrayLike, *, for_odds: bool = False) -> list[prediction.Scores]:
         """Scores of each row in the k models, and their variances, as far as probabilities are averaged over them."""
         encoded, of = self._read(X), fit_predictions.odds_scores if for_odds else fit_predictions.mean_scores
-        found = [of(fit, encoded) for fit in self.fit_]
-        scores = np.stack([one.mean for one in found], axis=1)
+        scores_by_model = [of(fit, encoded) for fit in self.fit_]
+        scores = np.stack([model_scores.mean for model_scores in scores_by_model], axis=1)
         if not np.isfinite(scores).all():
             fills = self.fit_[0]._input_population is not None
-            validation.require_finite_scores(encoded.table, scores, validation.column_names(self), fills=fills)
-        return found
+            validation.check_finite_scores(encoded.table, scores, validation.column_names(self), fills=fills)
+        return scores_by_model
 
     def _read(self, X: ArrayLike) -> Encoded:
         check_is_fitted(self)
@@ -270,7 +270,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         labels = dict(getattr(self, "levels_", {}))
         if self.group is not None:
             labels[self.group] = self.fit_[0].plan.factors[0].levels.parts[0]
-        return {str(name) for name, own in labels.items() if isinstance(own[0], str)}
+        return {str(name) for name, column_labels in labels.items() if isinstance(column_labels[0], str)}
 
     def predict_files(
         self,
@@ -356,13 +356,13 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
 
         The standard deviation of a known input is 0. With several classes the first model's distribution is used.
 
-        With ``n`` it gives a list of so many tables instead, in which missing values are drawn, with the parameters of
+        With ``n`` it gives a list of n tables instead, in which missing values are drawn, with the parameters of
         their distribution drawn too: multiple imputation. Fit each, and ``pool`` the fits. For the rows of the fit give
         their labels as ``y``: these then are regressors of the missing values, without which coefficients of
         incomplete columns would be too small.
         """
         encoded, names = self._read(X), validation.column_names(self)
-        validation.require_finite(encoded.table, names)
+        validation.check_finite(encoded.table, names)
         if n is None:
             expected, spread = (with_index(table, X) for table in self._fits[0].impute(encoded))
             return tables.like(X, expected), tables.like(X, spread)
@@ -371,7 +371,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         frame, columns = imputation.as_frame(X, names, self.group)
         labels = None if y is None else imputation.label_columns(y, self.classes_, len(encoded.table))
         drawn = imputation.drawn_inputs(self._fits[0], encoded.table, np.arange(len(names)), n, labels, random_state)
-        return [tables.like(X, imputation.with_values(frame, columns, one)) for one in drawn]
+        return [tables.like(X, imputation.with_values(frame, columns, values)) for values in drawn]
 
     def missing_information(self) -> "pd.Series":
         """The share of the information about each coefficient that is missing, for two classes; see ``Fit``."""
@@ -409,8 +409,8 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         tasks = type(self)(**self.get_params(deep=False))._tasks(X, y, sample_weight)
         if len(tasks) > 1:
             raise ValueError("sensitivity is only available for two classes: fit one class against the rest.")
-        inference = require_variational("sensitivity", self._inference())
-        (task,), _ = likelihood_power.decided(type(self).__name__, tasks, self._likelihood_power(), inference)
+        inference = check_variational("sensitivity", self._inference())
+        (task,), _ = likelihood_power.with_powers(type(self).__name__, tasks, self._likelihood_power(), inference)
         return sensitivity.table(task, inference, deltas, columns)
 
     def to_sklearn(self) -> LinearSVC | LogisticRegression:
@@ -424,8 +424,8 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         """
         if self.group is not None:
             raise ValueError(
-                "to_sklearn: this model has random effects (group=), which a linear classifier cannot represent: use "
-                "save."
+                "to_sklearn: this model has random effects (group=), which a linear classifier cannot represent: "
+                "use save."
             )
         if getattr(self, "levels_", None):
             raise ValueError(
@@ -440,7 +440,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         """
         from vbsvm.storage import saving
 
-        require_path(path)
+        check_path(path)
         fits = [fit._contents() for fit in self._fits]
         parameters = self.get_params(deep=False)
         if not isinstance(self.random_state, numbers.Integral):
@@ -479,13 +479,13 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         from vbsvm import report
         from vbsvm.plots import resolve_fit
 
-        require_path(path)
+        check_path(path)
         if (X is None) != (y is None):
             raise ValueError("report: pass both X and y, or neither.")
         classes = [None] if len(self._fits) == 1 else self.classes_
-        found = [] if X is None else [resolve_fit.predicted("report", self, X, y, class_) for class_ in classes]
+        predictions = [] if X is None else [resolve_fit.predicted("report", self, X, y, class_) for class_ in classes]
         owner = report.Owner(self, X, covariance)
-        return report.write(path, [fit._showing(covariance) for fit in self._fits], found, title, owner)
+        return report.write(path, [fit._showing(covariance) for fit in self._fits], predictions, title, owner)
 
     def summary(self, level: float = 0.95, covariance: str | None = None) -> "pd.DataFrame":
         """Coefficients on the inputs' own scale: standard deviation, interval, probability of being positive.

@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 from vbsvm.api import aliases, likelihood_power, validation
 from vbsvm.api.fit_warnings import (
     OneClassWarning,
-    describe_unassigned,
-    selection_remarks,
+    convergence_messages,
+    selection_messages,
+    unassigned_message,
     warn_of_random_effects,
-    warnings_of,
 )
 from vbsvm.api.priors import predictors_prior
 from vbsvm.api.task import Task, fit_all, read_imputation, read_inference
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # What data entry asks of an estimator: not what users look for.
-_INTERNAL = {"likelihood", "local", "require_settings"}
+_INTERNAL = {"likelihood", "local", "check_settings"}
 
 
-def _of_models(name: str, doc: str) -> Any:
-    """A property of an estimator: what each of its models has under this name, in an array."""
+def _per_model(name: str, doc: str) -> Any:
+    """Property that stacks an attribute of each model's fit in an array."""
     return property(lambda estimator: np.array([getattr(fit, name) for fit in estimator._fits]), doc=doc)
 
 
@@ -94,8 +94,8 @@ class Estimator(BaseEstimator):
                 whole[name] = value
             else:
                 raise ValueError(
-                    f"Invalid parameter {name!r} for {type(self).__name__}: it has {list(known)}, and those of prior, "
-                    "inference and imputation, such as 'prior__rate'."
+                    f"Invalid parameter {name!r} for {type(self).__name__}: it has {list(known)}, and those of "
+                    "prior, inference and imputation, such as 'prior__rate'."
                 )
         changed = type(self)(**{**known, **{key: whole[key] for key in nested if key in whole}})
         for owner, changes in nested.items():
@@ -108,8 +108,8 @@ class Estimator(BaseEstimator):
                 whole[owner] = replace(current, **changes)
         return super().set_params(**whole)
 
-    def require_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
-        """Prior, inference and distribution of the inputs, defaults filled in; refuse parameters of other types."""
+    def check_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
+        """Prior, inference and distribution of the inputs, defaults filled in; types are validated."""
         check_flag(type(self).__name__, standardize=self.standardize, fit_intercept=self.fit_intercept)
         self._likelihood_power()
         return self._prior(), self._inference(), self._imputation()
@@ -120,7 +120,7 @@ class Estimator(BaseEstimator):
 
     def _prior(self) -> Prior:
         given = predictors_prior(self.likelihood) if self.prior is None else self.prior
-        prior = aliases.resolve("prior", given, aliases.PRIORS)
+        prior = aliases.resolve_alias("prior", given, aliases.PRIORS)
         if not isinstance(prior, Prior):
             raise TypeError(f"prior must be an object such as Ridge() or Normal(variance=1.0), or None; got {prior!r}.")
         if prior.of_groups:
@@ -134,17 +134,17 @@ class Estimator(BaseEstimator):
         settings = read_imputation(self.imputation)
         if settings.transform != NO_TRANSFORM:
             raise ValueError(
-                f"GaussianImputation: transform={settings.transform!r} is for a Model, which draws missing values on "
-                "that scale. Write the columns as a formula, or transform them first."
+                f"GaussianImputation: transform={settings.transform!r} is for a Model, which draws missing values "
+                "on that scale. Write the columns as a formula, or transform them first."
             )
         return settings
 
-    def _fitted(self, tasks: Callable[[], list[Task]]) -> Self:
-        """Fit what is to be fitted, and keep it."""
-        return self._replaced(lambda: self._fit(tasks()))
+    def _fit_tasks(self, tasks: Callable[[], list[Task]]) -> Self:
+        """Build the tasks, fit them, and store the fits."""
+        return self._replace_fit(lambda: self._fit(tasks()))
 
-    def _replaced(self, fit: Callable[[], tuple[tuple[Fit, ...], list[Warning]]]) -> Self:
-        """Keep what a function fits, and say what is to be said of it; a failure leaves this object as it was."""
+    def _replace_fit(self, fit: Callable[[], tuple[tuple[Fit, ...], list[Warning]]]) -> Self:
+        """Store the fits of a function and issue its warnings; on failure the estimator is restored."""
         before = dict(vars(self))
         try:
             with single_threaded_blas():
@@ -157,7 +157,7 @@ class Estimator(BaseEstimator):
         if any(fit.interrupted for fit in fits):
             raise KeyboardInterrupt
         name = type(self).__name__
-        for message in dict.fromkeys(one for fit in fits for one in warnings_of(name, fit, self._inference())):
+        for message in dict.fromkeys(one for fit in fits for one in convergence_messages(name, fit, self._inference())):
             warnings.warn(message, ConvergenceWarning, stacklevel=4)
         for remark in remarks:
             warnings.warn(remark, stacklevel=4)
@@ -166,25 +166,25 @@ class Estimator(BaseEstimator):
         return self
 
     def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], list[Warning]]:
-        """The fits, and what is to be said of them."""
+        """The fits, and warnings about them."""
         name, inference = type(self).__name__, self._inference()
-        tasks, remarks = likelihood_power.decided(name, tasks, self._likelihood_power(), inference)
+        tasks, remarks = likelihood_power.with_powers(name, tasks, self._likelihood_power(), inference)
         seed = validation.read_seed(self.random_state) if isinstance(inference, Gibbs) else 0
-        fits = tuple(map(self._kept, fit_all(tasks, inference, seed, self._starts(tasks))))
+        fits = tuple(map(self._stored_fit, fit_all(tasks, inference, seed, self._initial_states(tasks))))
         for task, fit in zip(tasks, fits, strict=False):
-            remarks += selection_remarks(name, task, fit)
-        said = describe_unassigned(name, 'class_weight="balanced"', tasks, fits, self.classes_)
+            remarks += selection_messages(name, task, fit)
+        unassigned = unassigned_message(name, 'class_weight="balanced"', tasks, fits, self.classes_)
         return fits, [
             *map(ReliabilityWarning, dict.fromkeys(remarks)),
-            *([] if said is None else [OneClassWarning(said)]),
+            *([] if unassigned is None else [OneClassWarning(unassigned)]),
         ]
 
-    def _starts(self, tasks: list[Task]) -> list[State] | None:
-        """Where climbs begin; None is the usual start."""
+    def _initial_states(self, tasks: list[Task]) -> list[State] | None:
+        """Initial states of the optimisation, or None for the default."""
         return None
 
-    def _kept(self, fit: Fit) -> Fit:
-        """What is kept of a fit: all of it, its rows included."""
+    def _stored_fit(self, fit: Fit) -> Fit:
+        """The fit as it is stored: with its rows."""
         return fit
 
     @property
@@ -192,15 +192,15 @@ class Estimator(BaseEstimator):
         check_is_fitted(self)
         return self.fit_
 
-    coef_ = _of_models("coef", "Means of the coefficients, (k, n_features).")
-    coef_std_ = _of_models("coef_std", "Standard deviations of the coefficients, (k, n_features).")
-    coef_cov_ = _of_models("coef_cov", "Covariances of the coefficients, (k, n_features, n_features).")
-    intercept_ = _of_models("intercept", "Means of the intercepts, (k,).")
-    intercept_std_ = _of_models("intercept_std", "Standard deviations of the intercepts, (k,).")
-    slopes_ = _of_models("slope", "What a unit of each model's score adds to the log odds where the score is 0, (k,).")
-    penalty_ = _of_models("penalty", "Expected penalty α of the standardised inputs, (k,).")
-    imputation_mean_ = _of_models("imputation_mean", "Means of the inputs, (k, n_features).")
-    imputation_cov_ = _of_models("imputation_cov", "Covariances of the inputs, (k, n_features, n_features).")
+    coef_ = _per_model("coef", "Means of the coefficients, (k, n_features).")
+    coef_std_ = _per_model("coef_std", "Standard deviations of the coefficients, (k, n_features).")
+    coef_cov_ = _per_model("coef_cov", "Covariances of the coefficients, (k, n_features, n_features).")
+    intercept_ = _per_model("intercept", "Means of the intercepts, (k,).")
+    intercept_std_ = _per_model("intercept_std", "Standard deviations of the intercepts, (k,).")
+    slopes_ = _per_model("slope", "What a unit of each model's score adds to the log odds where the score is 0, (k,).")
+    penalty_ = _per_model("penalty", "Expected penalty α of the standardised inputs, (k,).")
+    imputation_mean_ = _per_model("imputation_mean", "Means of the inputs, (k, n_features).")
+    imputation_cov_ = _per_model("imputation_cov", "Covariances of the inputs, (k, n_features, n_features).")
 
     @property
     def likelihood_power_(self) -> Array:
@@ -212,16 +212,16 @@ class Estimator(BaseEstimator):
     @property
     def inclusion_probability_(self) -> Array:
         """Probability that each input is included, (k, n_features)."""
-        self._require_gates("inclusion_probability_")
+        self._check_gates("inclusion_probability_")
         return np.stack([fit.inclusion_probability for fit in self._fits])
 
     @property
     def sign_probability_(self) -> Array:
         """Probability that the coefficient is positive if the input is included, (k, n_features)."""
-        self._require_gates("sign_probability_")
+        self._check_gates("sign_probability_")
         return np.stack([fit.sign_probability for fit in self._fits])
 
-    def _require_gates(self, name: str) -> None:
+    def _check_gates(self, name: str) -> None:
         if not self._fits[0].selects:
             raise AttributeError(f"{name} is only available after a fit with prior=LaplaceZero().")
 
@@ -248,7 +248,7 @@ class Estimator(BaseEstimator):
     @property
     def selected_(self) -> NDArray[np.bool_]:
         """Whether each input's inclusion probability is above the prior's threshold, (k, n_features)."""
-        self._require_gates("selected_")
+        self._check_gates("selected_")
         prior = next(block.prior for block in self.fit_[0].spec.blocks if block.gate_of is not None)
         assert isinstance(prior, LaplaceZero)
         return self.inclusion_probability_ > prior.threshold
@@ -268,12 +268,12 @@ class Estimator(BaseEstimator):
         joined = pd.concat(frames, keys=self.classes_, names=["class", frames[0].index.name])
         corners = [str(frame.columns.name) for frame in frames]
         joined.columns.name = max(corners, key=len)  # the one that says that numbers are rough, if there is one
-        joined.attrs = frames[0].attrs | {"spreads": _notes(self.classes_, frames)}
+        joined.attrs = frames[0].attrs | {"spreads": _covariance_notes(self.classes_, frames)}
         return joined
 
 
-def _notes(classes: NDArray[Any], frames: "list[pd.DataFrame]") -> str:
-    """What is to be known of spreads: once, or class by class where they differ."""
+def _covariance_notes(classes: NDArray[Any], frames: "list[pd.DataFrame]") -> str:
+    """Notes on the standard errors: common to all classes, or by class if they differ."""
     notes = [frame.attrs["spreads"] for frame in frames]
     if len(set(notes)) == 1:
         return notes[0]

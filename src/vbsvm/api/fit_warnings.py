@@ -30,44 +30,44 @@ from vbsvm.sources.distributed import Distributed, InMemory
 
 # Rows that are scored first; twice as many next, until every class has been assigned.
 FIRST_ROWS = 512
-# Of rows that are read from disk, so many at most.
-MOST_ROWS = 2**15
-# Where a class has at least this share of the weight, larger weights are not the remedy.
-EVEN = 0.45
+# Largest batch of rows that are read from disk.
+MAX_ROWS_ON_DISK = 2**15
+# Class weights are not advised if the class has at least this proportion of the weight.
+BALANCED_SHARE = 0.45
 # Bounds that differ by less are close: a Bayes factor of 20.
-CLOSE = 3.0
-# So many predictors that would do as well are named.
-MOST_NAMED = 3
-# A coefficient of so many standard deviations, which are those of mean field, is no noise.
-SURE = 10.0
-# A prior probability of inclusion that leaves everything out.
-NEVER = 1e-300
-CLOSED_FIT = Variational(tol=1e-2)
+CLOSE_ELBO = 3.0
+# Largest number of alternative predictors that are named.
+MAX_NAMED = 3
+# An effect is clear if it exceeds this many (mean-field) standard deviations.
+CLEAR_Z = 10.0
+# Prior inclusion probability of the null model.
+NO_INCLUSION = 1e-300
+NULL_FIT = Variational(tol=1e-2)
 
 
-def warnings_of(what: str, fit: Fit, inference: Variational | Gibbs) -> list[str]:
-    """What the user should know of how a fit ended."""
+def convergence_messages(owner: str, fit: Fit, inference: Variational | Gibbs) -> list[str]:
+    """Messages about convergence of the optimisation or mixing of the chains."""
     if isinstance(inference, Variational):
-        return [] if fit.converged else [_why_not_converged(what, fit, inference)]
+        return [] if fit.converged else [_convergence_message(owner, fit, inference)]
     if fit.history.separable:
-        return [_why_separable(what)]
+        return [_separation_message(owner)]
     worst = fit.worst_mixing()
-    found = [f"{what} was interrupted after {fit.history.passes} sweeps."] if fit.interrupted else []
-    return found if worst is None else [*found, _why_not_mixed(what, worst, inference, fit.spec)]
+    messages = [f"{owner} was interrupted after {fit.history.passes} sweeps."] if fit.interrupted else []
+    return messages if worst is None else [*messages, _mixing_message(owner, worst, inference, fit.spec)]
 
 
-def warn_of_random_effects(what: str, fit: Fit) -> None:
+def warn_of_random_effects(owner: str, fit: Fit) -> None:
     """Warn where the data do not determine their variance, or where they should be integrated out, and could not be."""
-    unknown = list(_undetermined(fit))
-    for name, why in unknown:
+    unreplicated = list(_undetermined(fit))
+    for name, why in unreplicated:
         warn_user(
-            f"{what}: the grouping factor {name!r} has {why}, which does not determine the variance of its random "
-            "effects: it depends on the prior. Leave this term out of the model.",
+            f"{owner}: the grouping factor {name!r} has {why}, which does not determine the variance of its "
+            "random effects: it depends on the prior. Leave this term out of the model.",
             ReliabilityWarning,
         )
-    if not unknown and isinstance(fit.outcome, OptimizeResult) and fit.outcome.declined:
+    if not unreplicated and isinstance(fit.outcome, OptimizeResult) and fit.outcome.declined:
         warn_user(
-            f"{what}: the random effects of {fit.plan.factors[-1].name!r} could not be integrated out, as "
+            f"{owner}: the random effects of {fit.plan.factors[-1].name!r} could not be integrated out, as "
             "happens where groups have one or two observations, or very many, and where a predictor nearly separates "
             "the classes. Standard deviations of these are then too small, and coefficients can be off by a posterior "
             "standard deviation: use inference=Gibbs().",
@@ -85,39 +85,39 @@ def _undetermined(fit: Fit) -> Iterator[tuple[str, str]]:
             yield factor.name, "one observation for each level"
 
 
-def _why_not_mixed(what: str, worst: WorstMixing, inference: Gibbs, spec: Spec) -> str:
-    """Say that chains have not mixed, and what to do."""
+def _mixing_message(owner: str, worst: WorstMixing, inference: Gibbs, spec: Spec) -> str:
+    """Message that chains have not mixed, with advice."""
     rhat = f"{worst.rhat_of!r} has an R-hat of {worst.rhat:.3f} (up to {diagnostics.MAX_RHAT} is good), and "
     n_tune = inference.n_tune(warm=inference.suits_warm_start(spec))
     return (
-        f"{what}: the chains have not mixed well enough: {'' if np.isnan(worst.rhat) else rhat}"
+        f"{owner}: the chains have not mixed well enough: {'' if np.isnan(worst.rhat) else rhat}"
         f"{worst.ess_of!r} has {worst.ess:.0f} effective draws ({diagnostics.MIN_ESS} are needed). Draw more, as "
         f"with Gibbs(draws={4 * int(inference.draws)}, tune={2 * n_tune}), or check the last columns of "
         "the tables before you trust a number."
     )
 
 
-def _why_separable(what: str) -> str:
-    """Say that the classes are separated, and what to do."""
+def _separation_message(owner: str) -> str:
+    """Message that the classes are separated, with advice."""
     return (
-        f"{what}: most draws separate the classes. Under this prior the posterior is then hardly bounded, and its "
+        f"{owner}: most draws separate the classes. Under this prior the posterior is then hardly bounded, and its "
         "means depend on how long the chains ran. Use a tighter prior, such as Ridge(3, 3) or Normal(1.0), or "
         "inference=Variational(), which stays finite."
     )
 
 
-def _stronger(spec: Spec) -> float:
-    """A scale of the inputs' covariance that holds it."""
+def _larger_psi(spec: Spec) -> float:
+    """A prior scale ψ of the inputs' covariance that regularises it more strongly."""
     inputs = input_model(spec.missing)
     assert inputs is not None
     return 10.0 * max(1.0, inputs.psi)
 
 
-def _why_not_converged(what: str, fit: Fit, inference: Variational) -> str:
-    """Say why a climb did not converge, and what to do."""
+def _convergence_message(owner: str, fit: Fit, inference: Variational) -> str:
+    """Message why the optimisation did not converge, with advice."""
     spec, history = fit.spec, fit.history
     if history.ending is Status.INTERRUPTED:
-        return f"{what} was interrupted after {history.passes} passes: the coefficients may still change."
+        return f"{owner} was interrupted after {history.passes} passes: the coefficients may still change."
     more = f"Variational(max_iter={10 * inference.most_passes(spec)})"
     if history.ending is Status.INPUTS_OUT_OF_PASSES or (
         history.ending is Status.OUT_OF_PASSES and input_model(spec.missing) is not None
@@ -125,19 +125,19 @@ def _why_not_converged(what: str, fit: Fit, inference: Variational) -> str:
         learning = "while it learned the distribution of the inputs"
         tried = f"in {history.passes} passes" if history.ending is Status.OUT_OF_PASSES else learning
         return (
-            f"{what} did not converge {tried}: the coefficients may still change. Rows may be too few to learn how "
+            f"{owner} did not converge {tried}: the coefficients may still change. Rows may be too few to learn how "
             "the columns with missing values vary together: hold that by a stronger prior, as with "
-            f"imputation=GaussianImputation(psi={_stronger(spec):g}), leave such columns out, or allow more passes "
+            f"imputation=GaussianImputation(psi={_larger_psi(spec):g}), leave such columns out, or allow more passes "
             f"with inference={more}."
         )
     if history.ending is Status.OUT_OF_PASSES:
         return (
-            f"{what} reached the limit of passes ({history.passes}) before it converged to tol={inference.tol:g}: "
+            f"{owner} reached the limit of passes ({history.passes}) before it converged to tol={inference.tol:g}: "
             f"the coefficients may still change. Allow more passes with inference={more}, or accept the result with a "
             "larger tol."
         )
     return (
-        f"{what} stopped because rounding errors outweighed every further step: the coefficients are not at the "
+        f"{owner} stopped because rounding errors outweighed every further step: the coefficients are not at the "
         "optimum. Columns are large relative to their spread, or linearly dependent under a nearly flat prior: "
         "centre and scale them (standardize=True with an intercept does this), drop the dependent ones, "
         "or use Ridge()."
@@ -148,10 +148,10 @@ class OneClassWarning(UserWarning):
     """No training row is assigned to one of the classes."""
 
 
-def describe_unassigned(
-    what: str, remedy: str, tasks: Sequence[Task], fits: Sequence[Fit], classes: NDArray[Any]
+def unassigned_message(
+    owner: str, remedy: str, tasks: Sequence[Task], fits: Sequence[Fit], classes: NDArray[Any]
 ) -> str | None:
-    """Say which classes no training row is assigned to, and what helps; None where each has some row.
+    """Message naming classes that are never predicted in training, with advice, or None.
 
     ``remedy`` says how classes are weighed; ``{own}`` and ``{others}`` in it become the weights that make them equal.
     """
@@ -163,19 +163,19 @@ def describe_unassigned(
     unassigned = _unassigned(tasks, fits, len(classes))
     if not len(unassigned):
         return None
-    label, named = classes[unassigned[0]], ", ".join(repr(str(classes[k])) for k in unassigned)
-    said = (
-        f"{what}: no row of the training data is assigned to class{'es' * (len(unassigned) > 1)} {named}. With a hinge "
-        "loss, coefficients near 0 then do not mean that the inputs are unrelated to the outcome. "
+    label, names = classes[unassigned[0]], ", ".join(repr(str(classes[k])) for k in unassigned)
+    message = (
+        f"{owner}: no row of the training data is assigned to class{'es' * (len(unassigned) > 1)} {names}. With a "
+        "hinge loss, coefficients near 0 then do not mean that the inputs are unrelated to the outcome. "
     )
-    share = _share(fits, int(unassigned[0]))
-    if share >= EVEN:
-        return f"{said}The classes already have similar weights: the inputs may say little about the outcome."
+    share = _class_share(fits, int(unassigned[0]))
+    if share >= BALANCED_SHARE:
+        return f"{message}The classes already have similar weights: the inputs may say little about the outcome."
     weights = {"own": f"{0.5 / share:.3g}", "others": f"{0.5 / (1 - share):.3g}"}
-    return f"{said}Give {str(label)!r} more weight: {remedy.format(**weights)}."
+    return f"{message}Give {str(label)!r} more weight: {remedy.format(**weights)}."
 
 
-def _share(fits: Sequence[Fit], code: int) -> float:
+def _class_share(fits: Sequence[Fit], code: int) -> float:
     """Share of a class in the total weight."""
     facts = fits[0 if len(fits) == 1 else code].facts
     assert facts is not None
@@ -187,67 +187,67 @@ def _unassigned(tasks: Sequence[Task], fits: Sequence[Fit], n_classes: int) -> N
     source = tasks[0].source
     if not isinstance(source, Distributed):
         return np.flatnonzero(~_assigned_classes(tasks[0], fits, n_classes, source))
-    alone = replace(tasks[0], source=source.template, sample_weights=None)
-    return np.flatnonzero(~source.sum_over_memories(partial(_assigned_classes, alone, fits, n_classes)))
+    local_task = replace(tasks[0], source=source.template, sample_weights=None)
+    return np.flatnonzero(~source.sum_over_memories(partial(_assigned_classes, local_task, fits, n_classes)))
 
 
 def _assigned_classes(task: Task, fits: Sequence[Fit], n_classes: int, source: InMemory) -> NDArray[np.bool_]:
-    """Which classes some row of a table is assigned to; rows are scored until all are."""
-    task, seen = replace(task, source=source), np.zeros(n_classes, dtype=bool)
+    """Mask of the classes predicted for some row; rows are scored in batches until all are."""
+    task, is_assigned = replace(task, source=source), np.zeros(n_classes, dtype=bool)
     begin, size = 0, FIRST_ROWS if source.candidates is None else source.X.shape[0]
-    while begin < source.X.shape[0] and not seen.all():
-        where = slice(begin, begin + size)
-        found = [mean_scores(fit, task.encoded(where)) for fit in fits]
-        scores = prediction.decision_values(found, [fit.calibration for fit in fits])
-        counted = _counted(source.weights[where], source.candidates)
-        seen[_assigned(scores)[counted]] = True
+    while begin < source.X.shape[0] and not is_assigned.all():
+        rows = slice(begin, begin + size)
+        scores_by_model = [mean_scores(fit, task.encoded(rows)) for fit in fits]
+        scores = prediction.decision_values(scores_by_model, [fit.calibration for fit in fits])
+        counted = _has_weight(source.weights[rows], source.candidates)
+        is_assigned[_predicted_class(scores)[counted]] = True
         if source.pages is not None:
             source.pages.count_bytes(size * source.X.itemsize * source.X.shape[1])
-        begin, size = begin + size, 2 * size if source.pages is None else min(2 * size, MOST_ROWS)
-    return seen
+        begin, size = begin + size, 2 * size if source.pages is None else min(2 * size, MAX_ROWS_ON_DISK)
+    return is_assigned
 
 
-def _assigned(scores: Array) -> NDArray[np.intp]:
+def _predicted_class(scores: Array) -> NDArray[np.intp]:
     """Number of each row's class: by the sign of one score, or the largest of several."""
     return scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(np.intp)
 
 
-def _counted(weights: Array, candidates: Candidates | None) -> NDArray[np.bool_]:
-    """Which rows have a weight; candidates of one row count as that row."""
+def _has_weight(weights: Array, candidates: Candidates | None) -> NDArray[np.bool_]:
+    """Mask of rows of positive weight; candidates are merged into their row."""
     return weights > 0 if candidates is None else np.bincount(candidates.row, weights) > 0
 
 
-def selection_remarks(owner: str, task: Task, fit: Fit) -> list[str]:
-    """What users should know of the selected predictors of a variational fit."""
+def selection_messages(owner: str, task: Task, fit: Fit) -> list[str]:
+    """Messages about the reliability of a variational selection of predictors."""
     outcome = fit.outcome
     if not fit.selects or not isinstance(outcome, OptimizeResult) or outcome.interrupted:
         return []
-    found, best = [], _selected(task, outcome.state)
-    close = [end for end in outcome.others if outcome.bounds[-1] - end.bounds[-1] < CLOSE]
-    if any((_selected(task, end.state) != best).any() for end in close):
-        found.append(
+    messages, selected = [], _selected(task, outcome.state)
+    close = [end for end in outcome.others if outcome.bounds[-1] - end.bounds[-1] < CLOSE_ELBO]
+    if any((_selected(task, end.state) != selected).any() for end in close):
+        messages.append(
             f"{owner}: the selected predictors depend on the start: {len(close)} of {len(outcome.others)} other starts "
-            f"ended with an ELBO within {CLOSE:g} of the highest, and some of them select other predictors. Predictors "
-            "may be correlated: report the alternatives (print the fit), or put such predictors into one group with "
-            "LaplaceZero(groups=…)."
+            f"ended with an ELBO within {CLOSE_ELBO:g} of the highest, and some of them select other predictors. "
+            "Predictors may be correlated: report the alternatives (print the fit), or put such predictors into one "
+            "group with LaplaceZero(groups=…)."
         )
-    pairs = _exchangeable(task, outcome.state, best)
+    pairs = _exchangeable(task, outcome.state, selected)
     if pairs:
-        named = [f"{task.plan.name_of(out)!r} for {task.plan.name_of(chosen)!r}" for chosen, out in pairs[:MOST_NAMED]]
-        found.append(
+        named = [f"{task.plan.name_of(out)!r} for {task.plan.name_of(chosen)!r}" for chosen, out in pairs[:MAX_NAMED]]
+        messages.append(
             f"{owner}: other predictors would do as well as {len(pairs)} of the selected ones: {', '.join(named)}"
-            f"{', …' if len(pairs) > MOST_NAMED else ''} (exchanging them lowers the ELBO by less than {CLOSE:g}). "
+            f"{', …' if len(pairs) > MAX_NAMED else ''} (exchanging them lowers the ELBO by less than {CLOSE_ELBO:g}). "
             "Inclusion probabilities do not tell which of them matters: report the alternatives, or put such "
             "predictors into one group with LaplaceZero(groups=…)."
         )
-    gain = _gain(task, outcome, best)
-    if gain < CLOSE:
-        found.append(
-            f"{owner}: nothing distinguishes the selected predictors ({np.count_nonzero(best)}) from noise: the ELBO "
-            f"differs from that of the fit without predictors by {gain:+.1f}, and less than {CLOSE:+g} is weak "
-            "evidence. Do not report this selection without a test on other data."
+    gain = _elbo_gain(task, outcome, selected)
+    if gain < CLOSE_ELBO:
+        messages.append(
+            f"{owner}: nothing distinguishes the selected predictors ({np.count_nonzero(selected)}) from noise: "
+            f"the ELBO differs from that of the fit without predictors by {gain:+.1f}, and less than "
+            f"{CLOSE_ELBO:+g} is weak evidence. Do not report this selection without a test on other data."
         )
-    return found
+    return messages
 
 
 def _selected(task: Task, state: State) -> NDArray[np.bool_]:
@@ -258,7 +258,7 @@ def _selected(task: Task, state: State) -> NDArray[np.bool_]:
 
 
 def _exchangeable(task: Task, state: State, selected: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Selected columns, each with the best one outside, where exchanging the two hardly lowers the bound.
+    """Pairs (selected, unselected) whose exchange lowers the ELBO by less than ``CLOSE_ELBO``.
 
     The rows' quadratic terms are those of the fit: at other coefficients they are a lower bound, so that what is given
     here can be exchanged. Only predictors with an inclusion indicator of their own, and tables with a dense gram.
@@ -268,16 +268,16 @@ def _exchangeable(task: Task, state: State, selected: NDArray[np.bool_]) -> list
     stats = pass_rows(task.spec, state, task.source, mean_field)
     if not isinstance(stats.gram, DenseGram):
         return []
-    own = np.zeros(len(gates.gate_of), dtype=bool)
-    own[[members[0] for members in gates.members if len(members) == 1]] = True
+    has_own_gate = np.zeros(len(gates.gate_of), dtype=bool)
+    has_own_gate[[members[0] for members in gates.members if len(members) == 1]] = True
     inside = ~gates.gated | np.append(selected, False)[gates.gate_of]
-    chosen, outside = np.flatnonzero(inside), np.flatnonzero(own & ~inside)
+    chosen, outside = np.flatnonzero(inside), np.flatnonzero(has_own_gate & ~inside)
     if not len(outside):
         return []
     G, r, prior = stats.gram.matrix, stats.cross, task.spec.precision(state).diagonal
     covariance = np.linalg.inv(G[np.ix_(chosen, chosen)] + np.diag(prior[chosen]))
-    found = []
-    for j in np.flatnonzero(own[chosen]):
+    pairs = []
+    for j in np.flatnonzero(has_own_gate[chosen]):
         column, others = covariance[:, j], np.append(outside, chosen[j])
         without = covariance - np.outer(column, column) / column[j]
         links = G[np.ix_(others, chosen)]
@@ -285,21 +285,21 @@ def _exchangeable(task: Task, state: State, selected: NDArray[np.bool_]) -> list
         precision = G[others, others] + prior[chosen[j]] - np.einsum("kj,jl,kl->k", links, without, links)
         score = 0.5 * np.square(r[others] - links @ without @ r[chosen]) / precision - 0.5 * np.log(precision)
         best = int(np.argmax(score[:-1]))
-        if score[-1] - score[best] < CLOSE:
-            found.append((int(chosen[j]), int(outside[best])))
-    return found
+        if score[-1] - score[best] < CLOSE_ELBO:
+            pairs.append((int(chosen[j]), int(outside[best])))
+    return pairs
 
 
-def _gain(task: Task, outcome: OptimizeResult, selected: NDArray[np.bool_]) -> float:
-    """How far the bound lies above that without predictors; infinite where nothing is selected, or it is plain."""
+def _elbo_gain(task: Task, outcome: OptimizeResult, selected: NDArray[np.bool_]) -> float:
+    """ELBO minus that of the null model; infinite if nothing is selected or an effect is clear."""
     spec, state = task.spec, outcome.state
     assert spec.gate_map is not None
     inside = np.append(selected, False)[spec.gate_map.gate_of]
     sizes = np.abs(state.coefficients.mean) / np.sqrt(state.gaussian.variances)
-    if not inside.any() or sizes[inside].max() > SURE:
+    if not inside.any() or sizes[inside].max() > CLEAR_Z:
         return np.inf
     closed = spec.with_priors(
-        lambda prior: replace(cast(LaplaceZero, prior), rho=NEVER, expected_size=None, restarts=0)
+        lambda prior: replace(cast(LaplaceZero, prior), rho=NO_INCLUSION, expected_size=None, restarts=0)
     )
-    end = CLOSED_FIT.run(closed, task.source, replace(closed.start(NEVER), missing=state.missing)).finished()
+    end = NULL_FIT.run(closed, task.source, replace(closed.start(NO_INCLUSION), missing=state.missing)).finished()
     return float(outcome.bounds[-1] - end.bounds[-1])

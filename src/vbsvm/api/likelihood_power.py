@@ -24,82 +24,81 @@ from vbsvm.model.row_pass import Part
 from vbsvm.results.training_rows import TrainingRows
 
 CALIBRATED = "calibrated"
-# Powers lie around the first pilot's where predictors tell the classes apart; one that is further off is found again.
-PILOT, NEAR = 1 / 3, 1.3
+# Power of the first pilot fit; a second is run if the estimate differs by more than this ratio.
+PILOT, MAX_PILOT_RATIO = 1 / 3, 1.3
 PILOT_FIT = Variational(bound="exact")
 # Digits of a calibrated power, which varies by .01 to .05 between samples: the same wherever the rows are.
 DIGITS = 3
 # Where the posterior is not overconfident, it can be left to infer how many predictors are included.
-INFERRED_SHARE = Beta(1.0, 20.0)
+INCLUSION_PRIOR = Beta(1.0, 20.0)
 LOGISTIC = "Use VBLogistic, or Model(…, likelihood='logistic')."
 
 
-def read_power(owner: str, given: Any) -> float | str | None:
-    """The power that was asked for; refuse what is none."""
-    if given is None or (isinstance(given, str) and given == CALIBRATED):
-        return given
-    if isinstance(given, str) or not is_within(given, 1e-6, 1.0):
+def read_power(owner: str, value: Any) -> float | str | None:
+    """Validated likelihood power: None, "calibrated" or a number."""
+    if value is None or (isinstance(value, str) and value == CALIBRATED):
+        return value
+    if isinstance(value, str) or not is_within(value, 1e-6, 1.0):
         raise ValueError(
-            f"{owner}: likelihood_power must be None, 'calibrated', or a number above 0 and up to 1; got {given!r}."
+            f"{owner}: likelihood_power must be None, 'calibrated', or a number above 0 and up to 1; got {value!r}."
         )
-    return float(given)
+    return float(value)
 
 
-def decided(
-    owner: str, tasks: Sequence[Task], given: float | str | None, inference: Variational | Gibbs
+def with_powers(
+    owner: str, tasks: Sequence[Task], requested: float | str | None, inference: Variational | Gibbs
 ) -> tuple[list[Task], list[str]]:
-    """The tasks with the powers that they are fitted at, and what users should know of these."""
-    found, remarks = [], []
+    """Tasks at their likelihood powers, and messages about these."""
+    powered, remarks = [], []
     for task in tasks:
-        power, remark = _power(owner, task, given, inference)
-        found.append(_powered(task, power))
+        power, remark = _choose_power(owner, task, requested, inference)
+        powered.append(_with_power(task, power))
         remarks += [] if remark is None else [remark]
-    return found, list(dict.fromkeys(remarks))
+    return powered, list(dict.fromkeys(remarks))
 
 
-def _power(
-    owner: str, task: Task, given: float | str | None, inference: Variational | Gibbs
+def _choose_power(
+    owner: str, task: Task, requested: float | str | None, inference: Variational | Gibbs
 ) -> tuple[float, str | None]:
-    """The power of one model, and what is to be said of it."""
+    """Likelihood power of one model, and a message or None."""
     if task.spec.likelihood.normalised:
         return 1.0, None
-    unsound = _unsound(task)
-    papers = isinstance(inference, Variational) and not (inference.bound == AUTO and inference.accelerate)
-    too_few = None if task.spec.gate_map is None else _too_few(task)
-    if given == 1.0 or (given is None and (papers or task.spec.gate_map is None)):
-        return 1.0, None if too_few is None else _at_one(owner, too_few)
-    if given is None and (unsound or too_few):
-        return 1.0, _at_one(owner, unsound or too_few)
+    unsound = _unsupported_reason(task)
+    is_paper_algorithm = isinstance(inference, Variational) and not (inference.bound == AUTO and inference.accelerate)
+    too_few = None if task.spec.gate_map is None else _too_few_rows(task)
+    if requested == 1.0 or (requested is None and (is_paper_algorithm or task.spec.gate_map is None)):
+        return 1.0, None if too_few is None else _uncalibrated_message(owner, too_few)
+    if requested is None and (unsound or too_few):
+        return 1.0, _uncalibrated_message(owner, unsound or too_few)
     if unsound is not None:
         raise ValueError(
-            f"{owner}: likelihood_power={given!r} is not supported. {unsound}, a power below 1 would bias the "
+            f"{owner}: likelihood_power={requested!r} is not supported. {unsound}, a power below 1 would bias the "
             "estimates: use likelihood_power=1, or a logistic model."
         )
-    if isinstance(given, float):
-        return given, None
-    raw = _calibrated(owner, task)
-    if raw < 1.0:
-        return raw, None if too_few is None else (
+    if isinstance(requested, float):
+        return requested, None
+    power = _calibrated_power(owner, task)
+    if power < 1.0:
+        return power, None if too_few is None else (
             f"{owner}: inclusion probabilities are not calibrated. {too_few}, the calibrated likelihood power "
-            f"({raw:.3g}) may leave nothing to be selected. {LOGISTIC}"
+            f"({power:.3g}) may leave nothing to be selected. {LOGISTIC}"
         )
     return 1.0, (
-        f"{owner}: the calibrated likelihood power is above 1 ({raw:.3g}) and was set to 1: the fit predicts one class "
-        f"only, or the observations lie on the margin. Posterior intervals and inclusion probabilities are not "
-        f"calibrated. {LOGISTIC}"
+        f"{owner}: the calibrated likelihood power is above 1 ({power:.3g}) and was set to 1: the fit predicts "
+        "one class only, or the observations lie on the margin. Posterior intervals and inclusion probabilities "
+        f"are not calibrated. {LOGISTIC}"
     )
 
 
-def _at_one(owner: str, why: str | None) -> str:
+def _uncalibrated_message(owner: str, why: str | None) -> str:
     return (
-        f"{owner}: inclusion probabilities are not calibrated. {why}, the likelihood power of the hinge "
-        "loss stays 1, at which LaplaceZero may include noise with a probability near 1. "
-        f"{LOGISTIC}"
+        f"{owner}: inclusion probabilities are not calibrated. {why}, the likelihood power of the hinge loss stays 1, "
+        f"at which LaplaceZero may include noise with a probability near 1. {LOGISTIC}"
     )
 
 
-def _unsound(task: Task) -> str | None:
-    """Where a power below 1 does harm."""
+def _unsupported_reason(task: Task) -> str | None:
+    """Reason why a power below 1 is not supported, or None."""
     if task.plan.factors:
         return "With random effects, whose variances a lower power shrinks"
     missing = task.spec.missing
@@ -108,8 +107,8 @@ def _unsound(task: Task) -> str | None:
     return None
 
 
-def _too_few(task: Task) -> str | None:
-    """Where a lower power leaves nothing to be selected."""
+def _too_few_rows(task: Task) -> str | None:
+    """Message that predictors outnumber observations, or None."""
     gates = task.spec.gate_map
     assert gates is not None
     rows = task._unweighted()
@@ -122,31 +121,33 @@ def _total_weight(part: Part) -> float:
     return float(part.rows.weights.sum())
 
 
-def _powered(task: Task, power: float) -> Task:
-    """The same task at this power."""
+def _with_power(task: Task, power: float) -> Task:
+    """The task with this likelihood power."""
     if power == 1.0:
         return task
-    spec = task.spec.with_priors(lambda prior: cast(LaplaceZero, prior).with_default_rho(INFERRED_SHARE))
+    spec = task.spec.with_priors(lambda prior: cast(LaplaceZero, prior).with_default_rho(INCLUSION_PRIOR))
     return replace(task, spec=replace(spec, likelihood=Hinge(power)))
 
 
-def _calibrated(owner: str, task: Task) -> float:
-    """The calibrated power, from one pilot or two; above 1 where the fit is degenerate."""
+def _calibrated_power(owner: str, task: Task) -> float:
+    """Calibrated power from one or two pilot fits; above 1 if the fit is degenerate."""
     if task.source.drawn_covariance:
         raise ValueError(
             f"{owner}: likelihood_power='calibrated' does not support tables of so many rows and columns: give a "
             "number, such as the power of a fit to some of the rows."
         )
-    found = _step(task, PILOT)
-    return found if 1 / NEAR < found / PILOT < NEAR or found >= 1 else _step(task, found)
+    power = _pilot_power(task, PILOT)
+    return power if 1 / MAX_PILOT_RATIO < power / PILOT < MAX_PILOT_RATIO or power >= 1 else _pilot_power(task, power)
 
 
-def _step(task: Task, power: float) -> float:
-    """The power by what each row did to a pilot at this one, with ``Ridge`` in the place of ``LaplaceZero``."""
+def _pilot_power(task: Task, power: float) -> float:
+    """Power estimated from the influence of each row in a pilot fit with ``Ridge`` at this power."""
     spec = replace(task.spec.with_priors(lambda _: Ridge()), likelihood=Hinge(power))
     outcome = PILOT_FIT.run(spec, task.source).finished()
-    pilot = TrainingRows(spec, outcome, task.source, task.plan.n_fixed, task._unweighted, task.given, lambda: None)
+    pilot = TrainingRows(
+        spec, outcome, task.source, task.plan.n_fixed, task._unweighted, task.row_numbers, lambda: None
+    )
     with single_threaded_blas(), np.errstate(all="ignore"):
         rows, counts = pilot.influence()
-        found = rows.calibrated_power(rows.s if counts is None else counts, power)
-    return max(round(found, DIGITS), 0.1**DIGITS)
+        calibrated = rows.calibrated_power(rows.s if counts is None else counts, power)
+    return max(round(calibrated, DIGITS), 0.1**DIGITS)

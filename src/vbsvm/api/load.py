@@ -46,8 +46,8 @@ C = TypeVar("C", bound=Classifier)
 
 def _classifier(kind: type[C], content: Mapping[str, Any]) -> C:
     clf = kind(**content["parameters"])
-    clf.require_settings()
-    fits = [_fit(one) for one in content["fits"]]
+    clf.check_settings()
+    fits = [_fit(content_of_fit) for content_of_fit in content["fits"]]
     learned = content["learned"]
     classes = learned["classes_"]
     if set(learned) | {"feature_names_in_", "levels_"} != set(LEARNED) or not isinstance(classes, np.ndarray):

@@ -70,9 +70,9 @@ class MissingDataPlan:
         return None if self.model is None or self.model.levels is None else self.model.levels.given
 
     def population(self, source: AnyRows, outcome: OptimizeResult | Sample) -> Population | None:
-        """Mean and covariance of all inputs; None where these are too many."""
+        """Mean and covariance of all inputs, or None for more than ``MAX_JOINT`` columns."""
         columns = self.all_inputs.variables
-        if source.recipe.n_columns > validation.MOST_JOINT:
+        if source.recipe.n_columns > validation.MAX_JOINT:
             return None
         if outcome.inputs is not None:
             moments = all_moments(outcome.inputs, self.input_model.inputs, columns)
@@ -88,7 +88,7 @@ def plan_missing_data(
     rows: Encoded,
     missing: NDArray[np.bool_],
     terms: InputTerms,
-    looked_at: "LookedAt",
+    row_statistics: "RowStatistics",
     labels: Callable[[], Array],
     level_counts: LevelCounts | None,
 ) -> MissingDataPlan:
@@ -103,39 +103,39 @@ def plan_missing_data(
     names = tuple(plan.names[k] for k in incomplete)
     complete = np.flatnonzero(~missing[: len(plan.names) - plan.n_carried])
     complete = complete[~np.isin(complete, terms.uncertain)]
-    nothing = complete[:0]
-    chosen, given = (inputs, nothing) if settings.joint else (incomplete, complete)
+    no_columns = complete[:0]
+    chosen, regressors = (inputs, no_columns) if settings.joint else (incomplete, complete)
     links = [j for j, (_, of) in enumerate(terms.links) if missing[of]]
-    input_model = InputModel(settings, _inputs(chosen, given, [terms.links[j] for j in links], first), len(inputs))
+    input_model = InputModel(settings, _inputs(chosen, regressors, [terms.links[j] for j in links], first), len(inputs))
     missing_inputs, units = None, np.empty(0)
     if missing.any():
-        places = np.flatnonzero(np.isin(chosen, incomplete))
-        probit_of = _probit_columns(settings, plan, incomplete, names, places)
-        validation.require_moderate_missing(settings, len(inputs), len(names))
-        units = _units(plan.recipe.scale[chosen], chosen, looked_at)
+        positions = np.flatnonzero(np.isin(chosen, incomplete))
+        probit_of = _probit_columns(settings, plan, incomplete, names, positions)
+        validation.check_missing_size(settings, len(inputs), len(names))
+        units = _units(plan.recipe.scale[chosen], chosen, row_statistics)
         auxiliary = labels() if settings.labels == REGRESSOR else np.empty((rows.table.shape[0], 0))
         multipliers = np.empty((len(rows.table), 0)) if rows.multipliers is None else rows.multipliers[:, links]
         shift = np.zeros(len(chosen))
-        shift[places] = settings.shift_of(names)
+        shift[positions] = settings.shift_of(names)
         missing_inputs = MissingInputs(input_model.inputs, multipliers, units * shift, auxiliary, not settings.fixed)
         standardised = np.allclose(units[units > 0], 1.0)
         weak_psi = float(len(inputs)) if settings.fixed and standardised else PAPER_PSI
         input_model = replace(input_model, probit_of=probit_of, n_beside=auxiliary.shape[1], weak_psi=weak_psi)
-    patterns = looked_at.patterns(incomplete, names, (*terms.categories, *terms.drawn)).without_complete_columns(
+    patterns = row_statistics.patterns(incomplete, names, (*terms.categories, *terms.drawn)).without_complete_columns(
         len(names)
     )
     levels = None
     if level_counts is not None:
         sizes, fixed = tuple(map(len, level_counts.counts)), None
         if settings.fixed:  # a category that no row misses has its proportions: it is among the inputs itself
-            given = nothing if len(complete) > MAX_GIVEN else complete + first
-            columns = tuple(given if name in patterns.names else nothing for name in terms.categories)
-            moments = looked_at.level_sums(plan.recipe, columns, sizes)
+            regressors = no_columns if len(complete) > MAX_GIVEN else complete + first
+            columns = tuple(regressors if name in patterns.names else no_columns for name in terms.categories)
+            moments = row_statistics.level_sums(plan.recipe, columns, sizes)
             fixed = FixedLevels(columns, moments, settings.labels == REGRESSOR)
         levels = LevelModel(sizes, settings.fixed, fixed)
     model = MissingModel.from_parts(None if missing_inputs is None else input_model, levels)
     return MissingDataPlan(
-        model, input_model, _inputs(inputs, nothing, terms.links, first), missing_inputs, patterns, units
+        model, input_model, _inputs(inputs, no_columns, terms.links, first), missing_inputs, patterns, units
     )
 
 
@@ -144,33 +144,33 @@ def _probit_columns(
     plan: Plan,
     incomplete: NDArray[np.intp],
     names: tuple[str, ...],
-    places: NDArray[np.intp],
+    positions: NDArray[np.intp],
 ) -> NDArray[np.intp] | None:
     """The variables that are missing not at random, or None."""
     if not isinstance(settings.mechanism, NotAtRandom):
         return None
-    which = settings.mechanism.of(names)
-    if (incomplete[which] >= len(plan.names) - plan.n_carried).any():
+    chosen = settings.mechanism.of(names)
+    if (incomplete[chosen] >= len(plan.names) - plan.n_carried).any():
         raise ValueError("NotAtRandom: a column that only enters in products needs a term of its own.")
-    return places[which]
+    return positions[chosen]
 
 
-def _units(scale: Array, columns: NDArray[np.intp], looked_at: "LookedAt") -> Array:
-    """Standard deviations of columns of the design; those that were not divided by theirs are looked at."""
+def _units(scale: Array, columns: NDArray[np.intp], row_statistics: "RowStatistics") -> Array:
+    """Standard deviations of design columns: 1 if scaled, else computed from the rows."""
     units, unscaled = np.where(np.isfinite(scale), 1.0, 0.0), np.flatnonzero(scale == 1.0)
     if len(unscaled):
-        units[unscaled] = looked_at.deviations(columns[unscaled])
+        units[unscaled] = row_statistics.deviations(columns[unscaled])
     return units
 
 
-def column_sampler(settings: GaussianImputation, signs: Array, weights: Array) -> ColumnSampler | None:
-    """How missing values are drawn where columns do not enter linearly, or None."""
+def column_sampler(settings: GaussianImputation, y: Array, weights: Array) -> ColumnSampler | None:
+    """Sampler of missing values of columns that enter nonlinearly, or None."""
     if not settings.draws_columns:
         return None
-    labels = signs if settings.labels == REGRESSOR else None
+    labels = y if settings.labels == REGRESSOR else None
 
     def sampler(x: Array, n_drawn: int) -> SampledColumns:
-        return drawn_values(x, n_drawn, labels, weights, settings.psi, settings.draws, len(signs))
+        return drawn_values(x, n_drawn, labels, weights, settings.psi, settings.draws, len(y))
 
     return ColumnSampler(sampler, settings.draws, settings.transform)
 
@@ -183,8 +183,8 @@ def _inputs(columns: NDArray[np.intp], given: NDArray[np.intp], links: Sequence[
     )
 
 
-class LookedAt(Protocol):
-    """What is seen of rows beside the ranges of their columns, wherever they lie."""
+class RowStatistics(Protocol):
+    """Statistics of encoded rows that the treatment of missing values needs."""
 
     def deviations(self, columns: NDArray[np.intp]) -> Array:
         """Standard deviations of the known values of some columns."""
@@ -204,55 +204,56 @@ class LookedAt(Protocol):
 @final
 @dataclass(frozen=True, eq=False)
 class EncodedRows:
-    """Rows at hand, their weights and, where categories are missing, labels; ``runs`` are looked at in turn."""
+    """Statistics of rows in memory, computed block by block (``runs``)."""
 
     rows: Encoded
     weights: Array
     runs: Callable[[], Iterable[slice]]
-    signs: Array | None = None
+    y: Array | None = None
 
     def deviations(self, columns: NDArray[np.intp]) -> Array:
         """Standard deviations of the known values of some columns."""
         table, weights = self.rows.table, self.weights
-        parts = (ColumnSummary.from_rows(table[where][:, columns], weights[where]) for where in self.runs())
+        parts = (ColumnSummary.from_rows(table[rows][:, columns], weights[rows]) for rows in self.runs())
         return reduce(add, parts).deviation
 
     def patterns(
         self, columns: NDArray[np.intp], names: tuple[str, ...], categories: tuple[str, ...]
     ) -> MissingPatterns:
-        """Patterns of missing inputs and categories; candidates count as the one row that they stand for."""
-        every = (*names, *categories)
-        if every:
+        """Patterns of missing inputs and categories; all candidates of a row count once."""
+        all_names = (*names, *categories)
+        if all_names:
             return reduce(
-                add, (MissingPatterns.from_mask(self._missing(where, columns, every), every) for where in self.runs())
+                add,
+                (MissingPatterns.from_mask(self._missing(rows, columns, all_names), all_names) for rows in self.runs()),
             )
-        count = sum(int(np.count_nonzero(self.weights[where])) for where in self.runs())
+        count = sum(int(np.count_nonzero(self.weights[rows])) for rows in self.runs())
         return MissingPatterns((), np.zeros((1, 0), dtype=bool), np.array([count]))
 
     def level_sums(self, recipe: Recipe, columns: Sequence[NDArray[np.intp]], sizes: Sequence[int]) -> CategorySums:
         """Moments of columns of the design by label and level."""
-        return reduce(add, (self._level_sums(where, recipe, columns, sizes) for where in self.runs()))
+        return reduce(add, (self._level_sums(rows, recipe, columns, sizes) for rows in self.runs()))
 
     def _level_sums(
-        self, where: slice, recipe: Recipe, columns: Sequence[NDArray[np.intp]], sizes: Sequence[int]
+        self, rows: slice, recipe: Recipe, columns: Sequence[NDArray[np.intp]], sizes: Sequence[int]
     ) -> CategorySums:
-        """The moments of a run of rows; each counts once, where its level is known."""
+        """Moments of a block of rows with observed level; each row counts once."""
         assert self.rows.candidates is not None
-        assert self.signs is not None
-        some, sums = self.rows.candidates.first_candidates_in(where), []
-        design = recipe.encode(self.rows.table[some], recipe.work_space(len(some)))
-        labels, weights = (self.signs[some] > 0).astype(np.intp), self.weights[some]
-        for of_one, size, levels in zip(columns, sizes, ~self.rows.candidates.levels[some].T, strict=True):
-            known = levels >= 0
-            x = design[np.ix_(known, of_one)]
-            sums.append(LevelSums.from_rows(x, labels[known], levels[known], weights[known], (2, size)))
+        assert self.y is not None
+        firsts, sums = self.rows.candidates.first_candidates_in(rows), []
+        design = recipe.encode(self.rows.table[firsts], recipe.work_space(len(firsts)))
+        labels, weights = (self.y[firsts] > 0).astype(np.intp), self.weights[firsts]
+        for of_one, size, levels in zip(columns, sizes, ~self.rows.candidates.levels[firsts].T, strict=True):
+            observed = levels >= 0
+            x = design[np.ix_(observed, of_one)]
+            sums.append(LevelSums.from_rows(x, labels[observed], levels[observed], weights[observed], (2, size)))
         return CategorySums(tuple(sums))
 
-    def _missing(self, where: slice, columns: NDArray[np.intp], names: tuple[str, ...]) -> NDArray[np.bool_]:
-        """What is missing in a run of rows: of these columns, then of the categories."""
+    def _missing(self, rows: slice, columns: NDArray[np.intp], names: tuple[str, ...]) -> NDArray[np.bool_]:
+        """Missingness mask of a block of rows: columns, then categories."""
         table, candidates = self.rows.table, self.rows.candidates
         if candidates is not None:
-            some = candidates.first_candidates_in(where)
-            return np.column_stack([np.isnan(table[some][:, columns]), candidates.filled_in[some]])
-        missing = np.isnan(table[where][self.weights[where] > 0][:, columns])
+            row_index = candidates.first_candidates_in(rows)
+            return np.column_stack([np.isnan(table[row_index][:, columns]), candidates.filled_in[row_index]])
+        missing = np.isnan(table[rows][self.weights[rows] > 0][:, columns])
         return np.column_stack([missing, np.zeros((len(missing), len(names) - len(columns)), dtype=bool)])

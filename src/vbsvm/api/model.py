@@ -17,13 +17,13 @@ from vbsvm.api.data.partitions import MemoryPartitions, Partitions
 from vbsvm.api.data.problem import build_problem
 from vbsvm.api.fit_warnings import (
     OneClassWarning,
-    describe_unassigned,
-    selection_remarks,
+    convergence_messages,
+    selection_messages,
+    unassigned_message,
     warn_of_random_effects,
-    warnings_of,
 )
 from vbsvm.api.priors import keys
-from vbsvm.api.task import read_imputation, read_inference, read_likelihood, require_variational
+from vbsvm.api.task import check_variational, read_imputation, read_inference, read_likelihood
 from vbsvm.base.printing import ReliabilityWarning, visible, warn_user
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import check_flag
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # Scores matter up to ±1: standardised columns with coefficients of this size separate the classes.
-LARGEST_EFFECT = 300.0
+MAX_EFFECT = 300.0
 
 
 @final
@@ -166,17 +166,17 @@ class Model:
         seed = validation.read_seed(random_state) if isinstance(inference, Gibbs) else 0
         remedy = "weights=… with {own} for its rows and {others} for all others"
         with single_threaded_blas():  # once for all that follows
-            (task,), remarks = powers.decided("Model.fit", [self._task], self._power, inference)
+            (task,), remarks = powers.with_powers("Model.fit", [self._task], self._power, inference)
             fit = task.fit(inference, seed=seed)
-            remarks += selection_remarks("Model.fit", task, fit)
+            remarks += selection_messages("Model.fit", task, fit)
             if isinstance(self._task.source, Distributed):
                 fit = fit._without_rows()  # so that it needs no cluster
-            unassigned = describe_unassigned("Model.fit", remedy, [self._task], [fit], self.classes)
-        for message in warnings_of("Model.fit", fit, inference):
+            unassigned = unassigned_message("Model.fit", remedy, [self._task], [fit], self.classes)
+        for message in convergence_messages("Model.fit", fit, inference):
             warnings.warn(message, ConvergenceWarning, stacklevel=2)
         for message in remarks:
             warn_user(message, ReliabilityWarning)
-        if np.abs(fit.posterior.mean).max(initial=0.0) > LARGEST_EFFECT:
+        if np.abs(fit.posterior.mean).max(initial=0.0) > MAX_EFFECT:
             small = " Columns in very small units have such effects, too: use standardize=True."
             units = "" if self._settings["standardize"] else small
             warnings.warn(
@@ -209,10 +209,10 @@ class Model:
         the coefficients, and the share of complete rows whose predicted class changes (NaN where no row is complete).
         ``plots.sensitivity`` draws it.
         """
-        variational = require_variational("sensitivity", read_inference(inference))
+        variational = check_variational("sensitivity", read_inference(inference))
         if self.in_files:
             raise ValueError("sensitivity is only available for data in memory: give Model a frame of some rows.")
-        (task,), _ = powers.decided("Model.sensitivity", [self._task], self._power, variational)
+        (task,), _ = powers.with_powers("Model.sensitivity", [self._task], self._power, variational)
         return sensitivity.table(task, variational, deltas, columns)
 
     def __getattr__(self, name: str) -> Any:
@@ -254,5 +254,5 @@ def _partitions(data: Any) -> Partitions:
     if is_collection(data):
         from vbsvm.api.data.dask_partitions import DaskPartitions
 
-        return DaskPartitions.of_frame(data)
+        return DaskPartitions.from_frame(data)
     return MemoryPartitions(data)

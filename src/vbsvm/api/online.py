@@ -18,7 +18,7 @@ from scipy.sparse import issparse
 
 from vbsvm.api import validation
 from vbsvm.api.data import inputs, label_checks
-from vbsvm.api.data.partitions import EncodedData, Part
+from vbsvm.api.data.partitions import EncodedData, Partition
 from vbsvm.api.data.problem import Problem
 from vbsvm.api.data.table_reader import ReadTable, TableEncoder, TableReader
 from vbsvm.api.task import Task
@@ -43,15 +43,15 @@ if TYPE_CHECKING:
     from vbsvm.api.estimator import Classifier
 
 # A dense gram of more columns takes too long for every batch.
-MOST_COLUMNS = 3000
+MAX_COLUMNS = 3000
 # Scores of the last rows, each from before it was learned, by which probabilities are calibrated.
-RECENT = 8192
+MAX_RECENT = 8192
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class _Remembered:
-    """What one model keeps of past rows: sums, the state that they led to, scores of the last rows, and counts."""
+class _ModelSums:
+    """Sufficient sums of one model's past rows, its state, recent decision values, and counts."""
 
     rows: PastRows
     state: State
@@ -62,13 +62,13 @@ class _Remembered:
 @final
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """What is known of all rows so far: a summary of the columns, how they are standardised, and each model's part."""
+    """State of online learning: column summary, standardisation, and each model's sums."""
 
     classes: NDArray[Any]
     columns: ColumnSummary
     recipe: Recipe
     n_rows: int
-    models: tuple[_Remembered, ...]
+    models: tuple[_ModelSums, ...]
 
 
 @final
@@ -80,107 +80,109 @@ class Learner:
     likelihood: Likelihood
     inference: Variational
 
-    def absorb(self, stream: Stream | None, classes: NDArray[Any], batch: ReadTable) -> tuple[Stream, tuple[Fit, ...]]:
-        """The stream with one batch more, and the fits to all rows so far."""
+    def learn_batch(
+        self, stream: Stream | None, classes: NDArray[Any], batch: ReadTable
+    ) -> tuple[Stream, tuple[Fit, ...]]:
+        """Update the stream with a batch, and return the fits to all rows so far."""
         encoder = TableEncoder(self.reader, classes)
-        rows = encoder(Part(batch))
+        rows = encoder(Partition(batch))
         assert rows is not None
         columns = encoder.columns(rows)
         columns = columns if stream is None else stream.columns + columns
-        problem = Problem.of(EncodedData(encoder, rows, columns), GaussianImputation(), self.likelihood)
+        problem = Problem.from_data(EncodedData(encoder, rows, columns), GaussianImputation(), self.likelihood)
         tasks = [replace(task, source=_dense(task.source)) for task in problem.tasks()]
         models, fits = [], []
         for k, task in enumerate(tasks):
             past = None if stream is None else stream.models[k]
-            model, fit = self._absorb(task, past, stream)
+            model, fit = self._learn_model(task, past, stream)
             models.append(model)
             fits.append(fit)
-        own = self.likelihood.normalised
-        links = [PosteriorMean() for _ in models] if own else calibrate([model.recent for model in models])
-        found = tuple(replace(fit, calibration=link) for fit, link in zip(fits, links, strict=True))
+        normalised = self.likelihood.normalised
+        links = [PosteriorMean() for _ in models] if normalised else calibrate([model.recent for model in models])
+        calibrated_fits = tuple(replace(fit, calibration=link) for fit, link in zip(fits, links, strict=True))
         n_rows = tasks[0].source.n_rows + (0 if stream is None else stream.n_rows)
-        return Stream(classes, columns, problem.design.plan.recipe, n_rows, tuple(models)), found
+        return Stream(classes, columns, problem.design.plan.recipe, n_rows, tuple(models)), calibrated_fits
 
-    def _absorb(self, task: Task, past: _Remembered | None, stream: Stream | None) -> tuple[_Remembered, Fit]:
-        """One model's part."""
-        rows, facts, before = _dense(task.source), Facts.from_source(task.source), None
+    def _learn_model(self, task: Task, past: _ModelSums | None, stream: Stream | None) -> tuple[_ModelSums, Fit]:
+        """Update one model's sums, and fit it."""
+        rows, facts, past_sums = _dense(task.source), Facts.from_source(task.source), None
         if past is None or stream is None:
             outcome = self.inference.run(task.spec, rows).finished()
             fit = task.result(outcome)
             assert fit._rows is not None
             recent = fit._rows.left_out_scores()
         else:
-            before = past.rows.in_units_of(stream.recipe, task.plan.recipe)
-            source = NewAndPastRows(rows, before)
+            past_sums = past.rows.in_units_of(stream.recipe, task.plan.recipe)
+            source = NewAndPastRows(rows, past_sums)
             start = source.start(task.spec, past.state)
             outcome = self.inference.run(task.spec, source, start).finished()
             fit = task.result(outcome)
-            recent, facts = _joined(past.recent, _left_out(task, start)), past.facts + facts
-        own = PastRows.from_state(task.spec, outcome.state, rows)
+            recent, facts = _last_scores(past.recent, _prequential_scores(task, start)), past.facts + facts
+        batch_sums = PastRows.from_state(task.spec, outcome.state, rows)
         # From the last batch alone nothing may be learned later as if it were all rows.
-        kept = _Remembered(own if before is None else before + own, outcome.state, recent, facts)
-        return kept, replace(fit, facts=facts, _rows=None)
+        sums = _ModelSums(batch_sums if past_sums is None else past_sums + batch_sums, outcome.state, recent, facts)
+        return sums, replace(fit, facts=facts, _rows=None)
 
 
 def _dense(source: Any) -> Memory:
-    """The rows for a dense gram, however few they are."""
+    """The rows in the dense columns × columns layout."""
     return replace(source, wide=False)
 
 
-def _left_out(task: Task, before: State) -> LeftOutScores:
-    """Scores of the new rows as the past had them."""
+def _prequential_scores(task: Task, before: State) -> LeftOutScores:
+    """Decision values of the new rows before they are learned (prequential)."""
     source, theta = task.rows, before.coefficients.mean
     scores = np.concatenate(source.sum_parts(lambda part: [part.scores(theta, None)]))
     counted = source.weights > 0
     return LeftOutScores(source.y[counted], source.weights[counted], scores, np.zeros(len(scores)))
 
 
-def _joined(before: LeftOutScores, new: LeftOutScores) -> LeftOutScores:
-    """The last rows of both."""
+def _last_scores(before: LeftOutScores, new: LeftOutScores) -> LeftOutScores:
+    """The most recent decision values, up to ``MAX_RECENT``."""
 
-    def last(one: Array, other: Array) -> Array:
-        return np.concatenate([one, other])[-RECENT:]
+    def last(old: Array, recent: Array) -> Array:
+        return np.concatenate([old, recent])[-MAX_RECENT:]
 
     return LeftOutScores(last(before.y, new.y), last(before.s, new.s), last(before.f, new.f), last(before.u, new.u))
 
 
-def absorb(
+def learn_batch(
     estimator: "Classifier", stream: Stream | None, X: Any, y: Any, classes: Any, sample_weight: Any
 ) -> tuple[Stream, tuple[Fit, ...]]:
     """Read a batch as ``fit`` would, and learn from it; without a stream, beginning with the rows of the last fit."""
     fits = getattr(estimator, "fit_", None)
-    prior, inference, _ = estimator.require_settings()
+    prior, inference, _ = estimator.check_settings()
     check_in_memory(X=X, y=y, sample_weight=sample_weight)
-    table, labels = _read(estimator, X, label_checks.plain_labels(y))
+    table, labels = _read_batch(estimator, X, label_checks.read_labels(y))
     names = validation.column_names(estimator)
-    _require_complete(names, table)
+    _check_complete(names, table)
     weights = label_checks.read_weights(sample_weight, len(table))
     assert isinstance(inference, Variational)
-    learner = Learner(TableReader.of(estimator, prior), estimator.likelihood, inference)
+    learner = Learner(TableReader.from_estimator(estimator, prior), estimator.likelihood, inference)
     if stream is None and fits is not None:
-        stream, _ = learner.absorb(None, estimator.classes_, _rows_of(fits, estimator.classes_))
-    known = _known_classes(stream, labels, weights, classes)
-    _require_known(labels, known)
-    estimator.classes_ = known
-    return learner.absorb(stream, known, ReadTable(table, labels, weights))
+        stream, _ = learner.learn_batch(None, estimator.classes_, _first_batch(fits, estimator.classes_))
+    all_classes = _known_classes(stream, labels, weights, classes)
+    _check_known(labels, all_classes)
+    estimator.classes_ = all_classes
+    return learner.learn_batch(stream, all_classes, ReadTable(table, labels, weights))
 
 
-def _rows_of(fits: Sequence[Fit], classes: NDArray[Any]) -> ReadTable:
-    """The rows of a fit, as the first batch."""
+def _first_batch(fits: Sequence[Fit], classes: NDArray[Any]) -> ReadTable:
+    """Rows of a fit as the first batch."""
     sources = [one for fit in fits if fit._rows is not None and isinstance(one := fit._rows._unchanged, Memory)]
     if not sources:
         raise ValueError(
-            "partial_fit goes on from a fit only while its rows are at hand, which a model from a file or a fit to a "
-            "sparse table does not have: begin with a new estimator."
+            "partial_fit goes on from a fit only while its rows are at hand, which a model from a file or a fit "
+            "to a sparse table does not have: begin with a new estimator."
         )
     signs = np.stack([source.y for source in sources], axis=1)
     codes = (signs[:, 0] > 0).astype(np.intp) if len(sources) == 1 else signs.argmax(axis=1)
     return ReadTable(sources[0].X, classes[codes], sources[0].weights)
 
 
-def supported(estimator: "Classifier") -> bool:
-    """Whether sums can stand for past rows; an AttributeError says what is in the way."""
-    prior, inference, _ = estimator.require_settings()
+def supports_partial_fit(estimator: "Classifier") -> bool:
+    """Whether ``partial_fit`` is available; else an AttributeError says why not."""
+    prior, inference, _ = estimator.check_settings()
     if isinstance(inference, Gibbs):
         raise AttributeError("partial_fit is only available for variational fits: use inference=Variational().")
     if inference.bound == "exact":
@@ -198,7 +200,7 @@ def supported(estimator: "Classifier") -> bool:
     return True
 
 
-def _read(estimator: "Classifier", X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+def _read_batch(estimator: "Classifier", X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
     """Numbers and labels; the columns are those of the first call."""
     table, labels, _ = inputs.read_data(estimator, X, y, reset=not hasattr(estimator, "fit_"))
     if issparse(X):
@@ -209,27 +211,27 @@ def _read(estimator: "Classifier", X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
 def _known_classes(stream: Stream | None, labels: NDArray[Any], weights: Array, classes: Any) -> NDArray[Any]:
     """The classes of the first call, which names them or has them all."""
     if stream is None and classes is None:
-        found = np.unique(labels[weights > 0])
-        label_checks.require_labels(labels, found)
-        label_checks.require_two(found)
-        return found
+        labels_present = np.unique(labels[weights > 0])
+        label_checks.check_labels(labels, labels_present)
+        label_checks.check_several_classes(labels_present)
+        return labels_present
     if stream is None:
-        return _announced(classes)
-    if classes is not None and not np.array_equal(_announced(classes), stream.classes):
+        return _declared_classes(classes)
+    if classes is not None and not np.array_equal(_declared_classes(classes), stream.classes):
         raise ValueError(
             f"classes are not those of the first call, {', '.join(map(str, stream.classes))}: leave them out now."
         )
     return stream.classes
 
 
-def _announced(classes: Any) -> NDArray[Any]:
-    found = np.unique(label_checks.plain_labels(classes))
-    label_checks.require_two(found)
-    return found
+def _declared_classes(classes: Any) -> NDArray[Any]:
+    declared = np.unique(label_checks.read_labels(classes))
+    label_checks.check_several_classes(declared)
+    return declared
 
 
-def _require_known(labels: NDArray[Any], classes: NDArray[Any]) -> None:
-    """Refuse a class that was not announced."""
+def _check_known(labels: NDArray[Any], classes: NDArray[Any]) -> None:
+    """Reject a class that was not announced."""
     unknown = classes[label_checks.class_codes(classes, labels)] != labels
     if unknown.any():
         row = int(np.argmax(unknown))
@@ -239,29 +241,29 @@ def _require_known(labels: NDArray[Any], classes: NDArray[Any]) -> None:
         )
 
 
-def _require_complete(names: Sequence[str], X: NDArray[np.floating]) -> None:
-    """Refuse tables that are too wide, or miss values."""
-    if len(names) > MOST_COLUMNS:
-        raise ValueError(f"partial_fit keeps a matrix of {len(names)} columns; up to {MOST_COLUMNS} are supported.")
+def _check_complete(names: Sequence[str], X: NDArray[np.floating]) -> None:
+    """Reject tables that are too wide, or miss values."""
+    if len(names) > MAX_COLUMNS:
+        raise ValueError(f"partial_fit keeps a matrix of {len(names)} columns; up to {MAX_COLUMNS} are supported.")
     missing = np.isnan(X)
     if missing.any():
         row, column = np.argwhere(missing)[0]
         raise ValueError(
-            f"Column {names[column]!r} has a missing value in row {row}: partial_fit needs complete rows. Impute them, "
-            "or use fit."
+            f"Column {names[column]!r} has a missing value in row {row}: partial_fit needs complete rows. Impute "
+            "them, or use fit."
         )
 
 
 def warm_starts(fits: Sequence[Fit], tasks: Sequence[Task]) -> list[State] | None:
-    """Where each climb may begin; None where the last fits are of another kind: then the usual start serves."""
-    found = [_warm_start(fit, task) for fit, task in zip(fits, tasks, strict=False)]
-    if len(fits) != len(tasks) or any(state is None for state in found):
+    """Initial states from the last fits, or None if these are of another model."""
+    states = [_warm_start(fit, task) for fit, task in zip(fits, tasks, strict=False)]
+    if len(fits) != len(tasks) or any(state is None for state in states):
         return None
-    return [state for state in found if state is not None]
+    return [state for state in states if state is not None]
 
 
 def _warm_start(fit: Fit, task: Task) -> State | None:
-    """The end of a fit in the units of another task, for models of complete columns without gates and groups."""
+    """Final state of a fit in the units of another task, or None if that is not supported."""
     old, new, outcome = fit.plan.recipe, task.plan.recipe, fit.outcome
     if not isinstance(outcome, OptimizeResult) or not isinstance(outcome.state.coefficients, DenseGaussian):
         return None
@@ -269,15 +271,15 @@ def _warm_start(fit: Fit, task: Task) -> State | None:
     plain = fit.spec.missing is task.spec.missing is task.spec.gate_map is None and not task.plan.factors
     if not same or not plain or not np.isfinite([old.scale, new.scale]).all():
         return None
-    return outcome.state.with_coefficients(_moved(outcome.state.coefficients, old, new))
+    return outcome.state.with_coefficients(_rescaled(outcome.state.coefficients, old, new))
 
 
 def _blocks(model: Fit | Task) -> list[str]:
     return [f"{block.name}: {block.prior!r}, {block.columns}" for block in model.spec.blocks]
 
 
-def _moved(distribution: DenseGaussian, old: Recipe, new: Recipe) -> DenseGaussian:
-    """The same distribution of scores, for columns in other units: the slopes change theirs, the intercept follows."""
+def _rescaled(distribution: DenseGaussian, old: Recipe, new: Recipe) -> DenseGaussian:
+    """Distribution of the coefficients after a change of centring and scaling."""
     M = np.diag(np.concatenate([np.ones(new.first), new.scale / old.scale]))
     if new.intercept:
         M[0, 1:] = (new.centre - old.centre) / old.scale

@@ -53,53 +53,53 @@ def _fixed_terms(reader: Reader) -> dict[str, slice]:
 
 
 def keys(reader: Reader) -> list[str]:
-    """What ``priors`` may name."""
+    """Valid keys of ``priors``."""
     groups = [str(effects.term) for effects in reader.effects]
     return [FIXED, *_fixed_terms(reader), *(str(curve.term) for curve in reader.curves), *groups]
 
 
-def blocks_of(
+def prior_blocks(
     reader: Reader, priors: Mapping[str, Prior | str], likelihood: Likelihood, *, standardised: bool
 ) -> tuple[Block, ...]:
     """One block for each term with a prior of its own, and one for all other fixed effects (Example 2)."""
-    given = _Given(priors, likelihood)
-    fixed = _fixed_blocks(reader, given, fixed_prior(likelihood, standardised=standardised))
-    bends, groups = _spline_blocks(reader, given), _group_blocks(reader, given)
-    for block in (*fixed, *bends):
+    user_priors = _UserPriors(priors, likelihood)
+    fixed = _fixed_blocks(reader, user_priors, fixed_prior(likelihood, standardised=standardised))
+    wiggly, groups = _spline_blocks(reader, user_priors), _group_blocks(reader, user_priors)
+    for block in (*fixed, *wiggly):
         if block.prior.of_groups:
             raise ValueError(f"priors: {type(block.prior).__name__} is for effects of groups, not for {block.name!r}.")
-    for block in (*bends, *groups):
+    for block in (*wiggly, *groups):
         if isinstance(block.prior, LaplaceZero):
             raise ValueError(f"priors: LaplaceZero is for fixed effects, not for {block.name!r}.")
-    given.require_all_taken(keys(reader))
-    return (*fixed, *bends, *groups)
+    user_priors.check_all_used(keys(reader))
+    return (*fixed, *wiggly, *groups)
 
 
-def _fixed_blocks(reader: Reader, given: "_Given", default: Prior) -> list[Block]:
-    own, flat, shared, intercept = [], [], [], []
-    of_all = given.take(FIXED)
+def _fixed_blocks(reader: Reader, user_priors: "_UserPriors", default: Prior) -> list[Block]:
+    separate, flat, shared, intercept = [], [], [], []
+    shared_prior = user_priors.take(FIXED)
     for name, columns in _fixed_terms(reader).items():
-        prior = given.take(name)
+        prior = user_priors.take(name)
         if prior is not None:
-            own.append(_block(reader, name, [columns], prior))
+            separate.append(_block(reader, name, [columns], prior))
         elif name == INTERCEPT:
             intercept.append(columns)
         else:
-            (flat if of_all is None else shared).append(columns)
-    if of_all is not None:
+            (flat if shared_prior is None else shared).append(columns)
+    if shared_prior is not None:
         if not shared:
             raise ValueError("priors: 'fixed' is given, but no fixed effect is left for it: remove 'fixed'.")
-        own.insert(0, _block(reader, FIXED, shared, of_all))
+        separate.insert(0, _block(reader, FIXED, shared, shared_prior))
     if default == INTERCEPT_PRIOR:
         flat, intercept = intercept + flat, []
-    plain = [Block("intercept", _joined(intercept), INTERCEPT_PRIOR)] if intercept else []
-    return [*plain, Block("fixed effects", _joined(flat), default), *own] if flat else [*plain, *own]
+    plain = [Block("intercept", _merged_slices(intercept), INTERCEPT_PRIOR)] if intercept else []
+    return [*plain, Block("fixed effects", _merged_slices(flat), default), *separate] if flat else [*plain, *separate]
 
 
 def _block(reader: Reader, name: str, terms: list[slice], prior: Prior) -> Block:
     """Columns of one or several terms; where the prior has gates, the columns of a term share one."""
-    columns = _joined(terms)
-    of_terms = sorted((k, term) for term, one in enumerate(terms) for k in range(one.start, one.stop))
+    columns = _merged_slices(terms)
+    of_terms = sorted((k, term) for term, part in enumerate(terms) for k in range(part.start, part.stop))
     names = [reader.plan.names[k - reader.plan.recipe.first] for k, _ in of_terms]
     gate_of = prior.gate_of(names, [term for _, term in of_terms])
     if gate_of is not None and len(columns) > 1:
@@ -107,41 +107,41 @@ def _block(reader: Reader, name: str, terms: list[slice], prior: Prior) -> Block
     return Block(name, columns, prior, gate_of)
 
 
-def _spline_blocks(reader: Reader, given: "_Given") -> list[Block]:
+def _spline_blocks(reader: Reader, user_priors: "_UserPriors") -> list[Block]:
     blocks, begin = [], reader.plan.n_shown + reader.plan.recipe.first
     for curve in reader.curves:
         end = begin + curve.spline.n_columns
-        blocks.append(Block(str(curve.term), (slice(begin, end),), given.take(str(curve.term)) or Ridge()))
+        blocks.append(Block(str(curve.term), (slice(begin, end),), user_priors.take(str(curve.term)) or Ridge()))
         begin = end
     return blocks
 
 
-def _group_blocks(reader: Reader, given: "_Given") -> list[Block]:
+def _group_blocks(reader: Reader, user_priors: "_UserPriors") -> list[Block]:
     blocks = []
     for effects in reader.effects:
         first, factor = reader.plan.first_effects()[effects.factor], reader.plan.factors[effects.factor]
         stop, q = first + factor.size, len(factor.slopes)
-        columns = tuple(slice(first + place, stop, q) for place in effects.places)
-        prior = given.take(str(effects.term), effects.term.written)
-        default = (intercepts_prior if len(columns) == 1 else covariance_prior)(given.likelihood)
+        columns = tuple(slice(first + position, stop, q) for position in effects.places)
+        prior = user_priors.take(str(effects.term), effects.term.written)
+        default = (intercepts_prior if len(columns) == 1 else covariance_prior)(user_priors.likelihood)
         blocks.append(Block(str(effects.term), columns, default if prior is None else prior))
     return blocks
 
 
-def _joined(columns: list[slice]) -> tuple[slice, ...]:
-    """Neighbouring slices made one."""
+def _merged_slices(columns: list[slice]) -> tuple[slice, ...]:
+    """Adjacent slices merged."""
     joined: list[slice] = []
-    for one in sorted(columns, key=lambda one: one.start):
-        if joined and joined[-1].stop == one.start:
-            joined[-1] = slice(joined[-1].start, one.stop)
+    for part in sorted(columns, key=lambda part: part.start):
+        if joined and joined[-1].stop == part.start:
+            joined[-1] = slice(joined[-1].start, part.stop)
         else:
-            joined.append(one)
+            joined.append(part)
     return tuple(joined)
 
 
 @final
-class _Given:
-    """The user's priors by term, in any way of writing it; knows which have been taken, and the model's likelihood."""
+class _UserPriors:
+    """The user's priors by normalised term; records which have been used."""
 
     def __init__(self, priors: Mapping[str, Prior | str], likelihood: Likelihood) -> None:
         self.likelihood = likelihood
@@ -149,7 +149,7 @@ class _Given:
         if not isinstance(priors, Mapping) or not all(isinstance(key, str) for key in priors):
             raise TypeError(f"priors must be a dictionary such as {{'x': Ridge()}}; got {priors!r}.")
         for key, given in priors.items():
-            prior = aliases.resolve(f"priors: {key!r}", given, aliases.FORMULA_PRIORS)
+            prior = aliases.resolve_alias(f"priors: {key!r}", given, aliases.FORMULA_PRIORS)
             if syntax.normal_form(key) in self._priors:
                 raise ValueError(f"priors: {key!r} is given twice.")
             if not isinstance(prior, Prior):
@@ -157,16 +157,16 @@ class _Given:
             self._priors[syntax.normal_form(key)] = (key, prior)
 
     def take(self, *names: str) -> Prior | None:
-        """The prior that was given for a term by one of its names."""
+        """The user's prior of a term, by one of its names, or None."""
         for name in names:
-            found = self._priors.get(syntax.normal_form(name))
-            if found is not None:
-                self._taken.add(found[0])
-                return found[1]
+            entry = self._priors.get(syntax.normal_form(name))
+            if entry is not None:
+                self._taken.add(entry[0])
+                return entry[1]
         return None
 
-    def require_all_taken(self, keys: list[str]) -> None:
-        """Refuse a prior for a term that is not there."""
+    def check_all_used(self, keys: list[str]) -> None:
+        """Reject priors of terms that do not exist."""
         for key, _ in self._priors.values():
             if key not in self._taken:
                 raise ValueError(f"priors: there is no term {key!r}; there are {', '.join(map(repr, keys))}.")

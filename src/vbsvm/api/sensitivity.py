@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from vbsvm.api.fit_warnings import warnings_of
+from vbsvm.api.fit_warnings import convergence_messages
 from vbsvm.api.task import Task
 from vbsvm.base.settings import is_number, is_within
 from vbsvm.design.columns import INTERCEPT
@@ -23,11 +23,11 @@ from vbsvm.results.fit import Fit
 if TYPE_CHECKING:
     import pandas as pd
 
-# The bound may have several optima. Fits follow one of them in steps of this size.
+# Step between warm-started fits, which follow one optimum of the ELBO.
 STEP = 0.25
 # Shifts are in standard deviations: further out nothing is left to learn, and every quarter of one is a fit.
-FURTHEST = 100.0
-MOST_SHIFTS = 10_000
+MAX_SHIFT = 100.0
+MAX_SHIFTS = 10_000
 
 
 def table(task: Task, inference: Variational, deltas: Sequence[float], columns: Sequence[str] | None) -> "pd.DataFrame":
@@ -37,27 +37,27 @@ def table(task: Task, inference: Variational, deltas: Sequence[float], columns: 
     missing_inputs = task.source.missing_inputs
     if missing_inputs is None:
         raise ValueError(
-            "sensitivity: no numeric input has missing values (those of columns that are drawn, as in s(x), are not "
-            "shifted), so there is nothing to shift."
+            "sensitivity: no numeric input has missing values (those of columns that are drawn, as in s(x), are "
+            "not shifted), so there is nothing to shift."
         )
     of_distribution = {task.plan.name_of(k) for k in missing_inputs.inputs.variables}
     missing = [name for name in task.missing_data.missing_patterns.names if name in of_distribution]
     wanted, chosen = _read_shifts(deltas), _read_columns(columns, missing)
-    plain = _fitted(task, inference, Shift(0.0))
-    found = {0.0: plain}
+    unshifted = _fit_at_shift(task, inference, Shift(0.0))
+    fits = {0.0: unshifted}
     for side in ([delta for delta in wanted if delta > 0], [delta for delta in reversed(wanted) if delta < 0]):
-        fit = plain
+        fit = unshifted
         for before, after in pairwise([0.0, *side]):
-            fit = found[after] = _follow(task, inference, fit, chosen, before, after)
-    creeping = [delta for delta in wanted if not found[delta].converged]
-    if creeping:
-        why = warnings_of("sensitivity", found[creeping[0]], inference)[0]
-        message = f"{len(creeping)} of {len(wanted)} fits did not converge, as at a shift of {creeping[0]:g}. {why}"
+            fit = fits[after] = _continue_to(task, inference, fit, chosen, before, after)
+    failed = [delta for delta in wanted if not fits[delta].converged]
+    if failed:
+        reason = convergence_messages("sensitivity", fits[failed[0]], inference)[0]
+        message = f"{len(failed)} of {len(wanted)} fits did not converge, as at a shift of {failed[0]:g}. {reason}"
         warnings.warn(message, ConvergenceWarning, stacklevel=3)
     encoded = task.complete_rows()
-    classes = plain.predict(encoded)
+    classes = unshifted.predict(encoded)
     rows = {
-        delta: {**_coefficients(found[delta]), CHANGED: _share(found[delta].predict(encoded) != classes)}
+        delta: {**_coefficients(fits[delta]), CHANGED: _share(fits[delta].predict(encoded) != classes)}
         for delta in wanted
     }
     frame = pd.DataFrame.from_dict(rows, orient="index")
@@ -67,20 +67,20 @@ def table(task: Task, inference: Variational, deltas: Sequence[float], columns: 
 
 
 def _read_shifts(deltas: Sequence[float]) -> list[float]:
-    """The shifts in ascending order, each once; refuse what is no number, too far out, or too much."""
+    """Validated shifts, sorted and unique."""
     values = np.asarray(deltas, dtype=object).ravel().tolist()
     if not values or not all(is_number(value) for value in values):
         raise ValueError(f"sensitivity: deltas must be numbers, such as [-1, -0.5, 0, 0.5, 1]; got {deltas!r}.")
-    far = [value for value in values if not is_within(value, -FURTHEST, FURTHEST)]
+    far = [value for value in values if not is_within(value, -MAX_SHIFT, MAX_SHIFT)]
     if far:
         raise ValueError(
-            f"sensitivity: deltas are shifts in standard deviations, from {-FURTHEST:g} to {FURTHEST:g}; got "
+            f"sensitivity: deltas are shifts in standard deviations, from {-MAX_SHIFT:g} to {MAX_SHIFT:g}; got "
             f"{far[0]!r}."
         )
     wanted = sorted({float(value) for value in values})
-    if len(wanted) > MOST_SHIFTS:
+    if len(wanted) > MAX_SHIFTS:
         raise ValueError(
-            f"sensitivity: {len(wanted)} deltas are given, and each is a fit; up to {MOST_SHIFTS} are taken."
+            f"sensitivity: {len(wanted)} deltas are given, and each is a fit; up to {MAX_SHIFTS} are taken."
         )
     return wanted
 
@@ -98,15 +98,15 @@ def _read_columns(columns: Sequence[str] | None, missing: list[str]) -> list[str
     return chosen
 
 
-def _follow(task: Task, inference: Variational, fit: Fit, columns: list[str], before: float, after: float) -> Fit:
-    """Go from one shift to another in small steps, each from where the last ended."""
+def _continue_to(task: Task, inference: Variational, fit: Fit, columns: list[str], before: float, after: float) -> Fit:
+    """Fit from one shift to another in small steps, each started from the last."""
     n_steps = int(np.ceil(abs(after - before) / STEP))
     for delta in np.linspace(before, after, n_steps + 1)[1:]:
-        fit = _fitted(task, inference, Shift(dict.fromkeys(columns, float(delta))), fit.outcome.state)
+        fit = _fit_at_shift(task, inference, Shift(dict.fromkeys(columns, float(delta))), fit.outcome.state)
     return fit
 
 
-def _fitted(task: Task, inference: Variational, shift: Shift, start: State | None = None) -> Fit:
+def _fit_at_shift(task: Task, inference: Variational, shift: Shift, start: State | None = None) -> Fit:
     """The fit at a shift; Ctrl-C ends the whole table."""
     fit = task.shifted(shift).fit(inference, start)
     if fit.interrupted:
@@ -115,7 +115,7 @@ def _fitted(task: Task, inference: Variational, shift: Shift, start: State | Non
 
 
 def _share(changed: NDArray[np.bool_]) -> float:
-    """Share of rows; NaN where there are none."""
+    """Proportion of rows, NaN if there are none."""
     return float(changed.mean()) if len(changed) else math.nan
 
 

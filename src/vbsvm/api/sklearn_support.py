@@ -29,17 +29,17 @@ def linear_classifier(
 ) -> LinearSVC | LogisticRegression:
     """A linear classifier with the decision values of these fits, one for two classes and else one for each class."""
     kind: Any = LogisticRegression if fits[0].spec.likelihood.normalised else LinearSVC
-    found = kind(fit_intercept=bool(fits[0].plan.recipe.intercept))
+    classifier = kind(fit_intercept=bool(fits[0].plan.recipe.intercept))
     slopes = [1.0] if len(fits) == 1 else [fit.slope for fit in fits]
-    found.coef_ = np.stack([slope * fit.coef for slope, fit in zip(slopes, fits, strict=True)])
-    found.intercept_ = np.array([slope * fit.intercept for slope, fit in zip(slopes, fits, strict=True)])
-    found.classes_ = classes.copy()
-    found.n_features_in_ = found.coef_.shape[1]
+    classifier.coef_ = np.stack([slope * fit.coef for slope, fit in zip(slopes, fits, strict=True)])
+    classifier.intercept_ = np.array([slope * fit.intercept for slope, fit in zip(slopes, fits, strict=True)])
+    classifier.classes_ = classes.copy()
+    classifier.n_features_in_ = classifier.coef_.shape[1]
     passes = max(fit.outcome.passes for fit in fits)
-    found.n_iter_ = np.array([passes], dtype=np.int32) if kind is LogisticRegression else passes
+    classifier.n_iter_ = np.array([passes], dtype=np.int32) if kind is LogisticRegression else passes
     if names is not None:
-        found.feature_names_in_ = names.copy()
-    return found
+        classifier.feature_names_in_ = names.copy()
+    return classifier
 
 
 def to_sklearn(fit: Fit) -> LinearSVC | LogisticRegression:
@@ -90,9 +90,9 @@ class InputSelection(SelectorMixin, auto_wrap_output_keys=None):
         check_is_fitted(estimator)
         inputs = validation.input_names(estimator)
         owners = one_hot.owners(inputs, getattr(estimator, "levels_", {}))
-        kept = {inputs[owner] for owner in owners[estimator.selected_.any(axis=0)]}
+        selected = {inputs[owner] for owner in owners[estimator.selected_.any(axis=0)]}
         columns = getattr(estimator, "feature_names_in_", range(estimator.n_features_in_))
-        return np.array([name in kept for name in columns])
+        return np.array([name in selected for name in columns])
 
     @available_if(_selects)
     def get_support(self, indices: bool = False) -> Any:

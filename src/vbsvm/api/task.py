@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 LIKELIHOODS: dict[str, Likelihood] = {"hinge": HINGE, "logistic": LOGISTIC}
-# A rough fit will do for a sampler to start from.
+# Loose tolerance: the fit only initialises a sampler.
 WARM_START = Variational(tol=1e-2, bound="augmented")
 
 
@@ -46,9 +46,9 @@ WARM_START = Variational(tol=1e-2, bound="augmented")
 class Task:
     """What is fitted to which rows, how missing inputs are treated, and what the scores' signs mean.
 
-    ``sample_weights`` are those without class weights, where there are any; or sources that have them. ``given`` are
-    the numbers that the rows of the source have in the user's data, where these are others. ``data`` are these data,
-    which are not copied.
+    ``sample_weights`` are those without class weights, where there are any, or sources with them. ``row_numbers``
+    are those of the rows in the user's data, or None where they are the same. ``data`` is the user's table,
+    which is not copied.
     """
 
     spec: Spec
@@ -59,7 +59,7 @@ class Task:
     reader: "Reader | None" = None
     n_dropped: int = 0
     sample_weights: Array | Unweighted | None = None
-    given: NDArray[np.intp] | None = None
+    row_numbers: NDArray[np.intp] | None = None
     data: Any = None
 
     def fit(
@@ -70,14 +70,14 @@ class Task:
     ) -> Fit:
         """Fit the model, from its own start or from a state."""
         if isinstance(inference, Gibbs):
-            spec, source = self.sampled
-            return self.result(inference.run(spec, source, seed, self._around(inference)))
-        return self.result(self.climbed(inference, start), inference=inference)
+            spec, source = self.sampler_input
+            return self.result(inference.run(spec, source, seed, self._chain_start(inference)))
+        return self.result(self.optimize(inference, start), inference=inference)
 
-    def climbed(
+    def optimize(
         self, inference: Variational, start: State | None = None, learned: LearnedInputs | None = None
     ) -> OptimizeResult:
-        """Optimise over the rows; a run that was interrupted before goes on."""
+        """Run the optimisation; an interrupted run over files resumes from its checkpoint."""
         pages = self.source.pages if isinstance(self.source, Memory) else None
         watch = ProgressCallback() if pages is None else _checkpoint(pages, self.spec, inference, start, self.classes)
         try:
@@ -91,7 +91,7 @@ class Task:
     def result(
         self, outcome: OptimizeResult | Sample, first: Fit | None = None, inference: Variational | None = None
     ) -> Fit:
-        """The fit that ended like this; with several classes, the ``first`` may learn the inputs' distribution for all.
+        """Fit from an outcome; with several classes the ``first`` learns the inputs' distribution for all.
 
         Where inputs are missing, their distribution is a part of the fit. Else it is learned when it is asked for.
         ``inference`` makes the fit again without some rows, where it can.
@@ -109,7 +109,7 @@ class Task:
             self.source,
             self.plan.n_fixed,
             self._unweighted,
-            self.given,
+            self.row_numbers,
             learn,
             self.data,
             inference,
@@ -128,37 +128,37 @@ class Task:
 
     @property
     def rows(self) -> InMemory:
-        """The rows, which are all in memory; refuse others."""
+        """The rows, if they are in memory; else a TypeError."""
         if isinstance(self.source, Distributed):
             raise TypeError("This needs rows in memory; those of this model lie in a cluster. Take a sample of them.")
         return self.source
 
     @property
     def table(self) -> Memory:
-        """The rows of a table that is written out."""
+        """The rows as a materialised (not sparse) table."""
         assert isinstance(self.source, Memory)
         return self.source
 
     def _unweighted(self) -> Unweighted | None:
-        """The same rows without class weights, where there are any."""
+        """The rows without class weights, or None if there are none."""
         if self.sample_weights is None or isinstance(self.sample_weights, Unweighted):
             return self.sample_weights
         s, k = self.rows.weights, np.where(self.rows.weights > 0, self.sample_weights, 0.0)
         squares = np.divide(np.square(s), k, out=np.zeros_like(k), where=k > 0)
         return Unweighted(replace(self.rows, weights=k), replace(self.rows, weights=squares))
 
-    def _around(self, inference: Gibbs) -> State | None:
-        """Where a sampler's chains start: around a variational fit, where that suits the model."""
+    def _chain_start(self, inference: Gibbs) -> State | None:
+        """Variational state around which the chains start, or None if that is not supported."""
         suits = inference.suits_warm_start(self.spec)
         return WARM_START.run(self.spec, self.source).finished().state if suits else None
 
     @property
-    def sampled(self) -> tuple[Spec, AnyRows]:
-        """What a sampler takes: rows with missing values are written out as often as their weights say.
+    def sampler_input(self) -> tuple[Spec, AnyRows]:
+        """Spec and source for the sampler; rows with missing values are repeated by their weights.
 
         Each of them has missing values of its own.
         """
-        validation.require_sampleable(self.spec, self.source)
+        validation.check_sampleable(self.spec, self.source)
         if isinstance(self.source, Sparse) or (self.source.missing_inputs is None and self.source.candidates is None):
             return self.spec, self.source
         return self.spec, self.source.replicated()
@@ -177,25 +177,25 @@ class Task:
         )
         return replace(self, spec=replace(self.spec, missing=at_random), source=source)
 
-    def encoded(self, where: slice) -> Encoded:
+    def encoded(self, rows: slice) -> Encoded:
         """Rows of the fit as predictions take them; ``where`` may not part the candidates of a row."""
         source = self.rows
-        levels = tuple(grouping.index[where] for grouping in source.groupings)
-        candidates = None if source.candidates is None else source.candidates.take(where)
-        return Encoded(source.X[where], levels, self._multipliers(where), candidates)
+        levels = tuple(grouping.index[rows] for grouping in source.groupings)
+        candidates = None if source.candidates is None else source.candidates.take(rows)
+        return Encoded(source.X[rows], levels, self._multipliers(rows), candidates)
 
-    def _multipliers(self, where: slice) -> Array | None:
-        """What a unit of a missing input adds to each derived column; 0 for inputs that are never missing here."""
+    def _multipliers(self, rows: slice) -> Array | None:
+        """Change of each derived column per unit of a missing input; 0 for inputs that are never missing."""
         missing_inputs, derived = self.rows.missing_inputs, self.missing_data.all_inputs.pairs
         if missing_inputs is None or not derived:
             return None
-        multipliers = np.zeros((len(self.rows.X[where]), len(derived)))
+        multipliers = np.zeros((len(self.rows.X[rows]), len(derived)))
         columns = [derived.index(pair) for pair in missing_inputs.inputs.pairs]
-        multipliers[:, columns] = missing_inputs.multipliers[where]
+        multipliers[:, columns] = missing_inputs.multipliers[rows]
         return multipliers
 
     def complete_rows(self) -> Encoded:
-        """The rows that miss nothing."""
+        """Rows without missing values."""
         complete = ~np.isnan(self.rows.X).any(axis=1)
         if self.rows.candidates is not None:
             complete &= ~self.rows.candidates.filled_in.any(axis=1)
@@ -206,28 +206,28 @@ class Task:
 def fit_all(
     tasks: Sequence[Task], inference: Variational | Gibbs, seed: int, starts: Sequence[State] | None = None
 ) -> list[Fit]:
-    """Fit one model for each class; climbs may begin at given states.
+    """Fit one model for each class, optionally from initial states.
 
-    Samplers go on together: an interrupted one has draws of every class. Other fits follow each other: where one is
+    Samplers run together: an interrupted one has draws of every class. Other fits run in sequence: if one is
     interrupted before the last, a class is missing.
     """
     fits: list[Fit] = []
     if isinstance(inference, Gibbs):
-        models = [task.sampled for task in tasks]
-        around = [state for task in tasks if (state := task._around(inference)) is not None] or None
+        models = [task.sampler_input for task in tasks]
+        around = [state for task in tasks if (state := task._chain_start(inference)) is not None] or None
         for task, sample in zip(tasks, inference.run_several(models, seed, around), strict=True):
             fits.append(task.result(sample, fits[0] if fits else None))
-        return with_slopes(fits)
+        return with_calibrations(fits)
     learned = inference.learned(tasks[0].spec, tasks[0].source)
     for task, start in zip(tasks, starts or [None] * len(tasks), strict=True):
-        outcome = task.climbed(inference, start, learned)
+        outcome = task.optimize(inference, start, learned)
         if outcome.interrupted and len(fits) + 1 < len(tasks):
             raise KeyboardInterrupt
         fits.append(task.result(outcome, fits[0] if fits else None, inference))
-    return with_slopes(fits)
+    return with_calibrations(fits)
 
 
-def with_slopes(fits: list[Fit]) -> list[Fit]:
+def with_calibrations(fits: list[Fit]) -> list[Fit]:
     """The fits of several classes with the slopes that make their scores comparable, learned from the rows left out.
 
     The probabilities of two classes need the same, but their predictions do not: there it is learned when it is asked
@@ -242,36 +242,36 @@ def with_slopes(fits: list[Fit]) -> list[Fit]:
 def _checkpoint(pages: Pages, *run: Any) -> CheckpointCallback:
     """Callback that keeps the progress over rows of a cache; ``run`` is all that it depends on besides them."""
     assert pages.folder is not None
-    about = CheckpointCallback.digest(*run)
-    path = pages.folder.with_name(f"{pages.folder.name}.{about}{CHECKPOINT}")
-    return CheckpointCallback(path, about, pages.line)
+    digest = CheckpointCallback.digest(*run)
+    path = pages.folder.with_name(f"{pages.folder.name}.{digest}{CHECKPOINT}")
+    return CheckpointCallback(path, digest, pages.line)
 
 
-def read_inference(given: Any) -> Variational | Gibbs:
-    """The inference that was asked for; variational Bayes unless it is said."""
-    inference = Variational() if given is None else aliases.resolve("inference", given, aliases.INFERENCES)
+def read_inference(value: Any) -> Variational | Gibbs:
+    """Validated inference; default ``Variational()``."""
+    inference = Variational() if value is None else aliases.resolve_alias("inference", value, aliases.INFERENCES)
     if not isinstance(inference, Variational | Gibbs):
         raise TypeError(f"inference must be an object such as Variational() or Gibbs(), or None; got {inference!r}.")
     return inference
 
 
-def read_imputation(given: Any) -> GaussianImputation:
-    """The distribution of the inputs that was asked for; the default unless it is said."""
-    settings = GaussianImputation() if given is None else given
+def read_imputation(value: Any) -> GaussianImputation:
+    """Validated imputation settings; default ``GaussianImputation()``."""
+    settings = GaussianImputation() if value is None else value
     if not isinstance(settings, GaussianImputation):
         raise TypeError(f"imputation must be an object such as GaussianImputation(), or None; got {settings!r}.")
     return settings
 
 
-def read_likelihood(given: Any) -> Likelihood:
+def read_likelihood(value: Any) -> Likelihood:
     """The likelihood of this name."""
-    if not isinstance(given, str) or given not in LIKELIHOODS:
-        raise ValueError(f"likelihood must be 'hinge' or 'logistic'; got {given!r}.")
-    return LIKELIHOODS[given]
+    if not isinstance(value, str) or value not in LIKELIHOODS:
+        raise ValueError(f"likelihood must be 'hinge' or 'logistic'; got {value!r}.")
+    return LIKELIHOODS[value]
 
 
-def require_variational(what: str, inference: Variational | Gibbs) -> Variational:
-    """Refuse a sampler where fits follow each other."""
+def check_variational(caller: str, inference: Variational | Gibbs) -> Variational:
+    """Reject ``Gibbs`` where only variational fits are supported."""
     if isinstance(inference, Gibbs):
-        raise ValueError(f"{what} is only available for variational fits: use inference=Variational().")
+        raise ValueError(f"{caller} is only available for variational fits: use inference=Variational().")
     return inference

@@ -19,31 +19,31 @@ from vbsvm.model.spec import Spec
 from vbsvm.sources.distributed import AnyRows, InMemory
 
 # Beyond these sizes a square, or the square of a coefficient, leaves the range of floating point.
-LARGEST_INPUT = 1e120
-SMALLEST_SCALE = 1e-152
+MAX_INPUT = 1e120
+MIN_SCALE = 1e-152
 # The model holds several matrices of columns × columns: at this size a few gigabytes, and hours.
-MOST_COLUMNS = 10_000
-MOST_CELLS = 10**8
+MAX_COLUMNS = 10_000
+MAX_CELLS = 10**8
 # Sparse tables with more rows and more columns than this have the covariance of their coefficients by draws.
-MOST_EXACT = 3000
+MAX_EXACT = 3000
 # Up to this number of columns, their joint distribution is learned: predictions then take missing values.
-MOST_JOINT = 3000
+MAX_JOINT = 3000
 
 
 def is_wide(X: Any) -> bool:
-    """Whether there are so many more columns than rows that matrices of rows × rows are the smaller ones."""
+    """Whether rows × rows matrices are used: more than twice as many columns as rows."""
     n_rows, n_columns = X.shape
-    return 0 < 2 * n_rows < n_columns or (issparse(X) and n_rows <= MOST_EXACT < n_columns)
+    return 0 < 2 * n_rows < n_columns or (issparse(X) and n_rows <= MAX_EXACT < n_columns)
 
 
 def needs_draws(X: Any) -> bool:
     """Whether a table is too large for a matrix of rows × rows and for one of columns × columns."""
-    most = MOST_EXACT if issparse(X) else MOST_COLUMNS
-    return min(X.shape) > most or (not issparse(X) and is_wide(X) and X.shape[1] > MOST_COLUMNS and X.size > MOST_CELLS)
+    most = MAX_EXACT if issparse(X) else MAX_COLUMNS
+    return min(X.shape) > most or (not issparse(X) and is_wide(X) and X.shape[1] > MAX_COLUMNS and X.size > MAX_CELLS)
 
 
-def require_moderate_size(plan: Plan, spec: Spec, source: InMemory) -> None:
-    """Refuse a model that would take hours and many gigabytes: its matrices are columns × columns, or rows × columns.
+def check_model_size(plan: Plan, spec: Spec, source: InMemory) -> None:
+    """Reject a model that would take hours and many gigabytes: its matrices are columns × columns, or rows × columns.
 
     Effects of all factors but the last count as columns.
     """
@@ -54,16 +54,16 @@ def require_moderate_size(plan: Plan, spec: Spec, source: InMemory) -> None:
     if source.drawn_covariance or (source.wide and issparse(source.X) and spec.gate_map is None):
         return
     if source.wide:
-        too_large = n_columns > MOST_COLUMNS and n_rows * n_columns > MOST_CELLS
+        too_large = n_columns > MAX_COLUMNS and n_rows * n_columns > MAX_CELLS
     else:
-        too_large = n_core > MOST_COLUMNS or n_core * (n_core + tail) > MOST_CELLS
+        too_large = n_core > MAX_COLUMNS or n_core * (n_core + tail) > MAX_CELLS
     if not too_large:
         return
-    if n_columns > MOST_COLUMNS or not plan.factors:
+    if n_columns > MAX_COLUMNS or not plan.factors:
         raise ValueError(
-            f"The model has {n_rows} rows and {n_columns} columns; up to {MOST_COLUMNS} columns are supported with "
+            f"The model has {n_rows} rows and {n_columns} columns; up to {MAX_COLUMNS} columns are supported with "
             "groups, missing values, LaplaceZero(), or columns that no prior holds (with LaplaceZero() and more than "
-            f"twice as many columns as rows, up to {MOST_CELLS:.0e} numbers in all). Reduce them first, for example "
+            f"twice as many columns as rows, up to {MAX_CELLS:.0e} numbers in all). Reduce them first, for example "
             "with sklearn.feature_selection.SelectKBest."
         )
     sizes = ", ".join(f"{factor.name} {factor.size}" for factor in plan.factors)
@@ -74,24 +74,24 @@ def require_moderate_size(plan: Plan, spec: Spec, source: InMemory) -> None:
     )
 
 
-def require_mechanism(settings: GaussianImputation, rows: Encoded) -> None:
-    """Refuse values that are missing not at random beside missing categories."""
+def check_mechanism(settings: GaussianImputation, rows: Encoded) -> None:
+    """Reject ``NotAtRandom`` together with missing categories."""
     if rows.candidates is not None and isinstance(settings.mechanism, NotAtRandom):
         raise ValueError("NotAtRandom does not support missing categories: make missing a category of its own.")
 
 
-def require_moderate_missing(settings: GaussianImputation, n_inputs: int, n_missing: int) -> None:
-    """Refuse distributions of missing inputs whose matrices would take hours."""
+def check_missing_size(settings: GaussianImputation, n_inputs: int, n_missing: int) -> None:
+    """Reject distributions of missing inputs whose matrices would take hours."""
     n_variables = n_inputs if settings.joint else n_missing
-    if n_variables > MOST_JOINT:
+    if n_variables > MAX_JOINT:
         raise ValueError(
             f"{n_missing} of {n_inputs} columns have missing values, and the joint distribution of {n_variables} "
-            f"columns would have to be learned; up to {MOST_JOINT} are supported. Drop columns, or impute them first."
+            f"columns would have to be learned; up to {MAX_JOINT} are supported. Drop columns, or impute them first."
         )
 
 
-def require_sampleable(spec: Spec, source: AnyRows) -> None:
-    """Refuse what only variational Bayes has."""
+def check_sampleable(spec: Spec, source: AnyRows) -> None:
+    """Reject models that ``Gibbs`` does not support."""
     if source.drawn_covariance:
         raise ValueError(
             f"Gibbs does not support {source.n_rows} rows with {spec.n_columns} coefficients: a sweep would take "
@@ -106,16 +106,16 @@ def read_seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(0, 2**31 - 1))
 
 
-def require_gates_that_fit(spec: Spec, plan: Plan) -> None:
-    """Refuse joint distributions of gates and coefficients beside random effects."""
+def check_gates(spec: Spec, plan: Plan) -> None:
+    """Reject joint distributions of gates and coefficients together with random effects."""
     if spec.joint_gates and plan.factors:
         raise ValueError("LaplaceZero(gates=Joint()) does not support random effects: use gates=Factorised().")
 
 
-def require_usable(
+def check_finite_columns(
     X: Any, weights: Array, ranges: Range, names: tuple[str, ...], given: NDArray[np.intp] | None = None
 ) -> None:
-    """Refuse infinity, and NaN in sparse tables, in rows that count, by column and row, which is that of ``given``."""
+    """Reject infinity, and NaN in sparse tables, in rows that count, by column and row, which is that of ``given``."""
     sparse = issparse(X)
     infinite = (ranges.low == -np.inf) | (ranges.high == np.inf)
     bad = np.flatnonzero(infinite | ranges.incomplete if sparse else infinite)
@@ -127,15 +127,15 @@ def require_usable(
         raise ValueError(describe(row if given is None else int(given[row]), names[bad[0]], len(bad) - 1))
 
 
-def require_known(ranges: Range, names: tuple[str, ...]) -> None:
-    """Refuse columns without any value."""
+def check_observed_columns(ranges: Range, names: tuple[str, ...]) -> None:
+    """Reject columns without any observed value."""
     empty = np.flatnonzero(ranges.incomplete & (ranges.low > ranges.high))
     if len(empty):
         raise ValueError(f"Column {names[empty[0]]!r} has no value in any row of positive weight. Drop it.")
 
 
-def require_finite(X: NDArray[np.floating], names: tuple[str, ...]) -> None:
-    """Refuse infinity, naming column and row; and a sparse table, in which nothing may be missing."""
+def check_finite(X: NDArray[np.floating], names: tuple[str, ...]) -> None:
+    """Reject infinity, naming column and row; and a sparse table, in which nothing may be missing."""
     if issparse(X):
         raise TypeError("impute: X is sparse, and values may be missing in dense tables only: use X.toarray().")
     bad = np.flatnonzero(np.isinf(X).any(axis=0))
@@ -143,8 +143,8 @@ def require_finite(X: NDArray[np.floating], names: tuple[str, ...]) -> None:
         raise ValueError(_describe_infinite(int(np.argmax(np.isinf(X[:, bad[0]]))), names[bad[0]], len(bad) - 1))
 
 
-def require_finite_scores(X: Any, scores: Array, names: tuple[str, ...], *, fills: bool = True) -> None:
-    """Refuse rows without a finite score: an infinity in X, or values too far out for floating point."""
+def check_finite_scores(X: Any, scores: Array, names: tuple[str, ...], *, fills: bool = True) -> None:
+    """Reject rows without a finite score: an infinity in X, or values too far out for floating point."""
     rows = np.flatnonzero(~np.isfinite(scores).all(axis=1))
     if len(rows):
         row = int(rows[0])
@@ -158,20 +158,20 @@ def require_finite_scores(X: Any, scores: Array, names: tuple[str, ...], *, fill
         if len(missing) and not fills:
             raise ValueError(
                 f"Input X contains NaN in column {names[missing[0]]!r} (row {row}). Missing values are "
-                f"inferred for up to {MOST_JOINT} columns, and X has {X.shape[1]}: impute them first."
+                f"inferred for up to {MAX_JOINT} columns, and X has {X.shape[1]}: impute them first."
             )
         raise ValueError(f"The score of row {row} overflows: its values are too far from those seen in fit.")
 
 
-def require_representable(ranges: Range, recipe: Recipe, names: tuple[str, ...]) -> None:
-    """Refuse columns whose squares or coefficients floating point can't hold."""
-    large = np.flatnonzero(~(recipe.reach(ranges) < LARGEST_INPUT))
+def check_representable(ranges: Range, recipe: Recipe, names: tuple[str, ...]) -> None:
+    """Reject columns whose squares or coefficients floating point can't hold."""
+    large = np.flatnonzero(~(recipe.reach(ranges) < MAX_INPUT))
     if len(large):
         raise ValueError(
             f"Column {names[large[0]]!r} reaches {ranges.size[large[0]]:.3g}: its squares overflow. Rescale it, or let "
             "standardize=True centre and scale it, beside an intercept."
         )
-    small = np.flatnonzero(recipe.scale < SMALLEST_SCALE)
+    small = np.flatnonzero(recipe.scale < MIN_SCALE)
     if len(small):
         raise ValueError(
             f"Column {names[small[0]]!r} has a standard deviation of {recipe.scale[small[0]]:.3g}: its coefficient "
@@ -194,9 +194,9 @@ def column_names(estimator: Any) -> tuple[str, ...]:
     """Names of the inputs of the model: x0, x1, … for an array, and ``column[level]`` for categories."""
     inputs, levels = input_names(estimator), getattr(estimator, "levels_", {})
     named = hasattr(estimator, "feature_names_in_")
-    called = [name if named else f"x{name}" for name in inputs]
-    own = {call: levels[name] for name, call in zip(inputs, called, strict=True) if name in levels}
-    return tuple(one_hot.names(called, own))
+    labels = [name if named else f"x{name}" for name in inputs]
+    levels_by_name = {call: levels[name] for name, call in zip(inputs, labels, strict=True) if name in levels}
+    return tuple(one_hot.names(labels, levels_by_name))
 
 
 def _describe_infinite(row: int, column: str, n_others: int) -> str:

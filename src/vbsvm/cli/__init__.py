@@ -14,7 +14,7 @@ from typing import Any, final
 import click
 
 from vbsvm.base.printing import visible, visible_lines
-from vbsvm.cli.messages import by_options, warnings_in_a_line
+from vbsvm.cli.messages import warnings_in_a_line, with_cli_options
 from vbsvm.version import __version__
 
 INTERRUPTED = 130
@@ -81,7 +81,7 @@ class Commands(click.Group):
             missing = f"There is no file {error.filename}." if error.filename else error
             raise click.ClickException(visible(missing)) from error
         except (ValueError, TypeError, OSError, ImportError, MemoryError, FloatingPointError) as error:
-            raise click.ClickException(by_options(error) or type(error).__name__) from error
+            raise click.ClickException(with_cli_options(error) or type(error).__name__) from error
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

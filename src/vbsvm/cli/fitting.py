@@ -8,7 +8,7 @@ import click
 
 from vbsvm.cli import tables
 from vbsvm.cli.messages import say
-from vbsvm.cli.models import described
+from vbsvm.cli.models import description
 
 if TYPE_CHECKING:
     from vbsvm import Files, Gibbs, Variational
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 # A text column with more different values than this is a name or an identifier, not a category; an outcome of numbers
 # with more is a measurement, not a class.
-MOST_LEVELS = 100
-# A column of numbers with up to so many words among them is a column of numbers.
-MOST_WORDS = 4
+MAX_LEVELS = 100
+# A text column with fewer distinct words than this among its numbers is probably numeric.
+MAX_WORDS = 4
 
 
 @final
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for beside the data."""
+    """Options of ``vbsvm fit``, except those about the data file."""
 
     formula: str | None
     target: str | None
@@ -78,8 +78,10 @@ class Request:
 @click.option(
     "--likelihood",
     type=click.Choice(["logistic", "hinge"]),
-    help="Logistic regression, or a support vector machine (hinge).  [default: logistic with --formula, text columns "
-    "or --positive; else hinge]",
+    help=(
+        "Logistic regression, or a support vector machine (hinge).  [default: logistic with --formula, text columns "
+        "or --positive; else hinge]"
+    ),
 )
 @click.option("--select", is_flag=True, help="Select inputs: infer for each the probability that it matters.")
 @click.option("--gibbs", is_flag=True, help="Sample from the posterior instead of using variational Bayes.")
@@ -120,13 +122,13 @@ def fit(
       vbsvm fit "clicks/*.parquet" --target clicked --memory-limit 2GB --out model.vbsvm
     """
     request = _request(**options)
-    tables.require_free(out, force=force)
-    files = tables.files_of(data, memory_limit, sep, decimal, cache)
+    tables.check_output_path(out, force=force)
+    files = tables.piecewise_files(data, memory_limit, sep, decimal, cache)
     if files is None:
         model = _fit_table(tables.read(data, sep=sep, decimal=decimal), request)
     else:
         model = _fit_files(files, request)
-    say(described(model))
+    say(description(model))
     if out is not None:
         model.save(out)
         say(f"Wrote {out}.", err=True)
@@ -147,7 +149,7 @@ def _request(*, gibbs: bool, draws: int | None, tune: int | None, chains: int | 
 
 
 def _fit_table(frame: Any, request: Request) -> "Fit | Classifier":
-    tables.require_columns(frame, [request.weights], "--weights")
+    tables.check_columns(frame, [request.weights], "--weights")
     if request.weights is not None and not _is_numeric(frame[request.weights]):
         raise click.ClickException(f"--weights: column {request.weights!r} holds text, but weights must be numbers.")
     if request.formula is not None:
@@ -156,31 +158,31 @@ def _fit_table(frame: Any, request: Request) -> "Fit | Classifier":
         parts = syntax.read(request.formula, list(frame.columns), request.weights)
         labels = {parts.outcome, *(name for term in parts.groups for name in term.columns)}
         used = [name for name in frame.columns if name in (*parts.columns, request.weights)]
-        frame = _prepared(frame[used], parts.outcome, labels, request)
-        with tables.numbered(frame.index):
-            return _by_formula(frame.reset_index(drop=True), request.formula, parts.outcome, request)
+        frame = _prepare(frame[used], parts.outcome, labels, request)
+        with tables.file_row_numbers(frame.index):
+            return _fit_by_formula(frame.reset_index(drop=True), request.formula, parts.outcome, request)
     target = str(request.target)
-    tables.require_columns(frame, [target], "--target")
-    tables.require_columns(frame, [request.group], "--group")
-    tables.require_columns(frame, request.dropped, "--drop")
-    _require_one_use(_uses(target, request))
-    frame = _prepared(frame.drop(columns=list(request.dropped)), target, {target, str(request.group)}, request)
+    tables.check_columns(frame, [target], "--target")
+    tables.check_columns(frame, [request.group], "--group")
+    tables.check_columns(frame, request.dropped, "--drop")
+    _check_one_use(_uses(target, request))
+    frame = _prepare(frame.drop(columns=list(request.dropped)), target, {target, str(request.group)}, request)
     inputs = _inputs(frame.columns, target, request)
     text = [name for name in inputs if not _is_numeric(frame[name])]
     rows, frame = frame.index, frame.reset_index(drop=True)
     if not text and request.positive is None:
         columns = inputs if request.group is None else [*inputs, request.group]
         weights = None if request.weights is None else frame[request.weights]
-        with tables.numbered(rows):
+        with tables.file_row_numbers(rows):
             return request.classifier().fit(frame[columns], frame[target], sample_weight=weights)
     for name in text:
         _hint_at_numbers(frame[name])
-    _require_categories(frame, text)
+    _check_categories(frame, text)
     formula = f"`{target}` ~ ." + (f" + (1 | `{request.group}`)" if request.group is not None else "")
     if text:
         say(f"Note: text columns are used as categories ({tables.join_names(text)}).", err=True)
-    with tables.numbered(rows):
-        return _by_formula(frame, formula, target, request)
+    with tables.file_row_numbers(rows):
+        return _fit_by_formula(frame, formula, target, request)
 
 
 def _uses(target: str, request: Request) -> dict[str, Sequence[str | None]]:
@@ -189,18 +191,18 @@ def _uses(target: str, request: Request) -> dict[str, Sequence[str | None]]:
 
 
 def _inputs(columns: Sequence[str], target: str, request: Request) -> list[str]:
-    """The columns from which the target is predicted; refuses to go without any."""
+    """The predictor columns; an error if there are none."""
     inputs = [name for name in columns if name not in (target, request.group, request.weights)]
     if not inputs:
         raise click.ClickException(f"There is no column other than {target!r} to predict it from.")
     return inputs
 
 
-def _by_formula(frame: Any, formula: str, outcome: str, request: Request) -> "Fit":
+def _fit_by_formula(frame: Any, formula: str, outcome: str, request: Request) -> "Fit":
     levels = sorted(frame[outcome].unique().tolist(), key=str)
     given, positive = request.positive, None
     if given is not None:
-        positive = next((level for level in levels if _is_called(level, given)), None)
+        positive = next((level for level in levels if _is_label(level, given)), None)
         if positive is None:
             raise click.ClickException(
                 f"--positive: {given!r} is not a value of {outcome!r}; its values are {tables.join_names(levels)}."
@@ -233,16 +235,16 @@ def _balanced(frame: Any, side: Any, column: str | None) -> Any:
     return weights * (sums.sum() / (2 * sums))[side.to_numpy(dtype=np.intp)]
 
 
-def _is_called(level: Any, given: str) -> bool:
-    """Whether a class is what the user wrote: 1 is 1.0 too."""
+def _is_label(level: Any, given: str) -> bool:
+    """Whether a class equals the text of an option, as text or as a number."""
     try:
         return str(level) == given or (not isinstance(level, str) and level == float(given))
     except ValueError:
         return False
 
 
-def _require_one_use(columns: dict[str, Sequence[str | None]]) -> None:
-    """Refuse a column that is asked for in two ways."""
+def _check_one_use(columns: dict[str, Sequence[str | None]]) -> None:
+    """Reject a column that is asked for in two ways."""
     uses: dict[str, str] = {}
     for option, names in columns.items():
         for name in names:
@@ -250,26 +252,26 @@ def _require_one_use(columns: dict[str, Sequence[str | None]]) -> None:
                 raise click.UsageError(f"Column {name!r} is given to both {uses[name]} and {option}.")
 
 
-def _prepared(frame: Any, outcome: str, labels: set[str], request: Request) -> Any:
+def _prepare(frame: Any, outcome: str, labels: set[str], request: Request) -> Any:
     """Rows whose outcome is a class, with numbers of plain types; ``labels`` are the columns of classes and groups."""
     frame = tables.with_plain_numbers(frame, labels)
     frame = tables.with_outcome(frame, outcome, drop=request.drop_missing_outcome)
-    _require_classes(frame[outcome], request.positive)
+    _check_classes(frame[outcome], request.positive)
     return frame
 
 
-def _require_classes(outcome: Any, positive: str | None) -> None:
-    """Refuse an outcome that is measured, and say how it becomes two classes."""
+def _check_classes(outcome: Any, positive: str | None) -> None:
+    """Reject an outcome that is measured, and say how it becomes two classes."""
     values = outcome.unique()
     if outcome.dtype.kind not in "iuf" or len(values) <= 2:
         return
-    if (outcome % 1 != 0).any() or (len(values) > MOST_LEVELS and positive is None):
+    if (outcome % 1 != 0).any() or (len(values) > MAX_LEVELS and positive is None):
         low, high = values.min(), values.max()
         threshold = 0 if low < 0 < high else outcome.median()
         raise click.ClickException(
-            f"The outcome {outcome.name!r} holds continuous numbers ({len(values)} different values from {low:g} to "
-            f"{high:g}), and classes are needed: add a column such as {outcome.name} > {threshold:g} to the table, and "
-            "predict that one."
+            f"The outcome {outcome.name!r} holds continuous numbers ({len(values)} different values from {low:g} "
+            f"to {high:g}), and classes are needed: add a column such as {outcome.name} > {threshold:g} to the "
+            "table, and predict that one."
         )
 
 
@@ -281,21 +283,21 @@ def _hint_at_numbers(column: Any) -> None:
     """Say so where nearly all of a text column could be read as numbers: a sign for missing values made it text."""
     import pandas as pd
 
-    known = column.dropna()
-    words = known[pd.isna(pd.to_numeric(known, errors="coerce"))].unique()
-    if len(words) and len(words) < MOST_WORDS and len(words) < 0.5 * known.nunique():
-        told = ", ".join(map(repr, words))
+    observed = column.dropna()
+    words = observed[pd.isna(pd.to_numeric(observed, errors="coerce"))].unique()
+    if len(words) and len(words) < MAX_WORDS and len(words) < 0.5 * observed.nunique():
+        listed = ", ".join(map(repr, words))
         say(
-            f"Note: column {column.name!r} is read as text because of {told} among its numbers. If that means a "
+            f"Note: column {column.name!r} is read as text because of {listed} among its numbers. If that means a "
             "missing value, leave the cell empty.",
             err=True,
         )
 
 
-def _require_categories(frame: Any, text: list[str]) -> None:
+def _check_categories(frame: Any, text: list[str]) -> None:
     for name in text:
         count = frame[name].nunique()
-        if count > MOST_LEVELS:
+        if count > MAX_LEVELS:
             raise click.ClickException(
                 f"Column {name!r} holds {count} different texts, too many for a category: leave it out with "
                 f"--drop {name!r}, or use it as --group if it identifies groups of rows."
@@ -308,7 +310,7 @@ def _fit_files(files: "Files", request: Request) -> "Fit | Classifier":
         raise click.UsageError("--drop-missing-outcome is for tables in memory: leave such rows out of the files.")
     table = files.opened()
     if request.formula is not None:
-        return _files_by_formula(files, request.formula, request)
+        return _fit_files_by_formula(files, request.formula, request)
     target = str(request.target)
     columns = [name for name in table.names if name not in (target, request.weights, *request.dropped)]
     for option, names in _uses(target, request).items():
@@ -322,20 +324,20 @@ def _fit_files(files: "Files", request: Request) -> "Fit | Classifier":
     if text:
         say(f"Note: text columns are used as categories ({', '.join(text[:12])}).", err=True)
     terms = [f"`{name}`" for name in inputs] + ([] if request.group is None else [f"(1 | `{request.group}`)"])
-    return _files_by_formula(files, f"`{target}` ~ {' + '.join(terms)}", request)
+    return _fit_files_by_formula(files, f"`{target}` ~ {' + '.join(terms)}", request)
 
 
-def _files_by_formula(files: "Files", formula: str, request: Request) -> "Fit":
+def _fit_files_by_formula(files: "Files", formula: str, request: Request) -> "Fit":
     if request.balanced:
         raise click.UsageError(
-            "--balanced is for tables in memory where there is a formula, text columns or --positive: put weights that "
-            "balance the classes into a column of the files, and name it with --weights."
+            "--balanced is for tables in memory where there is a formula, text columns or --positive: put "
+            "weights that balance the classes into a column of the files, and name it with --weights."
         )
-    positive = None if request.positive is None else _level(files, formula, request.positive)
+    positive = None if request.positive is None else _find_level(files, formula, request.positive)
     return request.fit_formula(formula, files, positive, request.weights)
 
 
-def _level(files: "Files", formula: str, given: str) -> Any:
+def _find_level(files: "Files", formula: str, given: str) -> Any:
     """The class that the user wrote."""
     from vbsvm.design.formula import syntax
 
@@ -343,6 +345,6 @@ def _level(files: "Files", formula: str, given: str) -> Any:
     outcome = syntax.read(formula, table.names).outcome
     for piece in table.pieces([outcome]):
         for level in piece.frame[outcome].dropna().unique().tolist():
-            if _is_called(level, given):
+            if _is_label(level, given):
                 return level
     raise click.ClickException(f"--positive: {given!r} is not a value of {outcome!r}.")

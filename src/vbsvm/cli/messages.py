@@ -39,7 +39,7 @@ OPTIONS = [
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print text in which control characters of names are written out, so that none reaches the terminal."""
+    """Print text with its control characters escaped."""
     click.echo(visible_lines(text), err=err)
 
 
@@ -53,7 +53,7 @@ class _Terminal:
 
 
 def stdout() -> Any:
-    """Where tables go: on a terminal control characters are written out, into a pipe or file nothing is changed."""
+    """Output stream of tables: control characters are escaped on a terminal, not in a pipe or file."""
     return _Terminal() if is_terminal() else sys.stdout
 
 
@@ -62,12 +62,12 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def by_options(message: object) -> str:
-    """A message in one line, with options in place of Python's objects."""
-    told = visible(" ".join(str(message).split()))
+def with_cli_options(message: object) -> str:
+    """A message in one line, with Python arguments replaced by command-line options."""
+    text = visible(" ".join(str(message).split()))
     for pattern, option in OPTIONS:
-        told = re.sub(pattern, option, told)
-    return told
+        text = re.sub(pattern, option, text)
+    return text
 
 
 @contextmanager
@@ -76,10 +76,10 @@ def warnings_in_a_line() -> Iterator[None]:
     shown: set[str] = set()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        told = by_options(message)
-        if told not in shown:
-            shown.add(told)
-            say(f"Warning: {told}", err=True)
+        text = with_cli_options(message)
+        if text not in shown:
+            shown.add(text)
+            say(f"Warning: {text}", err=True)
 
     with warnings.catch_warnings():
         warnings.showwarning = show

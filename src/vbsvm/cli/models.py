@@ -55,23 +55,24 @@ def predict(
     from vbsvm import load
     from vbsvm.results import predicted_files
 
-    tables.require_writable(out, force=force)
+    tables.check_table_path(out, force=force)
     fitted: Any = load(model)
-    kept, change = list(dict.fromkeys(keep)), tables.excel_safe if excel_safe else None
-    columns, text, classes = columns_of(fitted), text_of(fitted), fitted.classes if is_fit(fitted) else fitted.classes_
-    files = tables.files_of(data, memory_limit, sep, decimal)
+    copied, change = list(dict.fromkeys(keep)), tables.excel_safe if excel_safe else None
+    columns, text = model_columns(fitted), text_inputs(fitted)
+    classes = fitted.classes if is_fit(fitted) else fitted.classes_
+    files = tables.piecewise_files(data, memory_limit, sep, decimal)
     if files is not None:
         to: Any = stdout() if out is None else out
         needed: dict[str, Any] = {"columns": columns, "text": text, "classes": classes}
-        predicted_files.write(fitted, files, to, keep=kept, change=change, **needed, **added)
+        predicted_files.write(fitted, files, to, keep=copied, change=change, **needed, **added)
         if out is not None:
             say(f"Wrote {out}.", err=True)
         return
     frame = tables.read(data, text, sep, decimal)
-    tables.require_columns(frame, keep, "--keep")
-    tables.require_columns(frame, columns, "The model needs a column that the table lacks")
+    tables.check_columns(frame, keep, "--keep")
+    tables.check_columns(frame, columns, "The model needs a column that the table lacks")
     inputs = tables.with_plain_numbers(frame[columns], text)
-    table = predicted_files.predict_frame(fitted, inputs, frame[kept], classes, **added)
+    table = predicted_files.predict_frame(fitted, inputs, frame[copied], classes, **added)
     tables.write(table if change is None else change(table), out, force=force)
 
 
@@ -88,7 +89,7 @@ def summary(model: str, *, covariance: str | None) -> None:
     """
     from vbsvm import load
 
-    say(described(load(model), covariance))
+    say(description(load(model), covariance))
 
 
 @click.command()
@@ -123,28 +124,28 @@ def report(
     """
     from vbsvm import load
 
-    tables.require_free(out, force=force)
+    tables.check_output_path(out, force=force)
     fitted: Any = load(model)
-    given, rows = {}, range(0)
+    arguments, rows = {}, range(0)
     if data is not None:
-        text = text_of(fitted, target)
+        text = text_inputs(fitted, target)
         frame = tables.with_plain_numbers(tables.read(data, text, sep, decimal), text)
-        given, rows = _rows(fitted, frame, target, drop=drop_missing_outcome)
-    with tables.numbered(rows):
-        fitted.report(out, title=title, covariance=covariance, **given)
+        arguments, rows = _rows(fitted, frame, target, drop=drop_missing_outcome)
+    with tables.file_row_numbers(rows):
+        fitted.report(out, title=title, covariance=covariance, **arguments)
     say(f"Wrote {out}.", err=True)
 
 
 def _rows(fitted: Any, frame: Any, target: str | None, *, drop: bool) -> tuple[dict[str, Any], Sequence[int]]:
-    """What a report asks of the data: rows whose outcome is known; and their numbers in the file."""
-    columns = columns_of(fitted)
+    """Data arguments of ``report``, rows with a known outcome; and their numbers in the file."""
+    columns = model_columns(fitted)
     outcome = fitted.reader.parts.outcome if is_fit(fitted) else target
     if outcome is None:
         raise click.UsageError("The model has no formula: name the column of --data that it predicts with --target.")
-    tables.require_columns(frame, [*columns, outcome], "--data")
-    known = tables.with_outcome(frame, outcome, drop=drop)
-    rows, known = known.index, known.reset_index(drop=True)
-    return ({"data": known} if is_fit(fitted) else {"X": known[columns], "y": known[outcome]}), rows
+    tables.check_columns(frame, [*columns, outcome], "--data")
+    complete = tables.with_outcome(frame, outcome, drop=drop)
+    rows, complete = complete.index, complete.reset_index(drop=True)
+    return ({"data": complete} if is_fit(fitted) else {"X": complete[columns], "y": complete[outcome]}), rows
 
 
 @click.command()
@@ -200,14 +201,14 @@ def effects(
     from vbsvm import load
     from vbsvm.base import printing
 
-    tables.require_writable(out, force=force)
+    tables.check_table_path(out, force=force)
     fitted: Any = load(model)
-    text = text_of(fitted)
+    text = text_inputs(fitted)
     frame = tables.with_plain_numbers(tables.read(data, text, sep, decimal), text)
-    tables.require_columns(frame, columns_of(fitted), "The model needs a column that the table lacks")
-    tables.require_columns(frame, [*by, weights], "The options name a column that the table lacks")
+    tables.check_columns(frame, model_columns(fitted), "The model needs a column that the table lacks")
+    tables.check_columns(frame, [*by, weights], "The options name a column that the table lacks")
     counts = None if weights is None else frame[weights].to_numpy()
-    frame = frame if is_fit(fitted) else frame[columns_of(fitted)]
+    frame = frame if is_fit(fitted) else frame[model_columns(fitted)]
     rest = options | {"by": list(by) or None, "data": frame, "weights": counts}
     if kind == SLOPE:
         table = fitted.slopes(variable, **rest)
@@ -226,8 +227,8 @@ def _values(fitted: Any, frame: Any, variable: str, at: tuple[str, ...]) -> list
     rows = fitted._effects_subject(frame, None, None).rows
     levels = rows.levels(variable) if variable in rows.names else []
     if levels is not None:
-        known = {str(level): level for level in levels}
-        return [known.get(value, value) for value in at]
+        by_name = {str(level): level for level in levels}
+        return [by_name.get(value, value) for value in at]
     try:
         return [float(value) for value in at]
     except ValueError:
@@ -241,7 +242,7 @@ def is_fit(fitted: Any) -> bool:
     return isinstance(fitted, Fit)
 
 
-def columns_of(fitted: Any) -> list[str]:
+def model_columns(fitted: Any) -> list[str]:
     """Columns that a model needs to predict."""
     owner, name = (fitted.reader, "columns") if is_fit(fitted) else (fitted, "feature_names_in_")
     names = getattr(owner, name, None)
@@ -250,7 +251,7 @@ def columns_of(fitted: Any) -> list[str]:
     return [str(name) for name in names]
 
 
-def text_of(fitted: Any, target: str | None = None) -> set[str]:
+def text_inputs(fitted: Any, target: str | None = None) -> set[str]:
     """Columns that were text in fit, and are text again where a file holds none but such as "1" and "2"."""
     if is_fit(fitted):
         from vbsvm.results.predicted_files import text_columns
@@ -262,8 +263,8 @@ def text_of(fitted: Any, target: str | None = None) -> set[str]:
     return fitted._text_columns | ({target} if is_text else set())
 
 
-def described(fitted: Any, covariance: str | None = None) -> str:
-    """What a fit or a classifier says of itself, in a few tables."""
+def description(fitted: Any, covariance: str | None = None) -> str:
+    """Printed summary of a fit or a classifier."""
     from vbsvm.results import display
 
     if is_fit(fitted):
@@ -307,10 +308,10 @@ def demo(report: str) -> None:
         say(f"{name:44}{accuracy:8.3f}     {1e3 * seconds:8.0f} ms")
 
     clf = VBSVC().fit(X, y)
-    how = f"{clf.penalty_[0]:.2f}, in {clf.n_iter_} passes over the data"
+    description = f"{clf.penalty_[0]:.2f}, in {clf.n_iter_} passes over the data"
     table = clf.summary().drop("(intercept)")
     strongest = np.argsort(-(table["coefficient"] / table["sd"]).abs().to_numpy())[:6]
-    say(f"\nThe penalty was inferred: {how}. Nothing was tuned.")
+    say(f"\nThe penalty was inferred: {description}. Nothing was tuned.")
     say("The six strongest measurements; positive coefficients mean malignant:\n")
     say(printing.table(table.iloc[strongest]))
     say(f"\n{printing.wrap_text(table.attrs['spreads'])}")

@@ -15,11 +15,11 @@ from typing import IO, TYPE_CHECKING, Any, final
 import click
 
 from vbsvm.base.printing import visible
-from vbsvm.cli.messages import by_options, say, stdout
+from vbsvm.cli.messages import say, stdout, with_cli_options
 from vbsvm.design.values import did_you_mean, renumbered
 from vbsvm.sources import files_text
 from vbsvm.sources.files_text import PACKED, SEPARATORS, TextReader
-from vbsvm.storage.atomic import replacing
+from vbsvm.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
     from vbsvm import Files
@@ -41,25 +41,25 @@ READ = "Names may end in .csv, .tsv, .txt (also compressed, as .csv.gz), .parque
 WRITTEN = "Names may end in .csv, .tsv, .txt, .parquet, .arrow or .feather."
 SIGN_NAMES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
 CHUNK = 1 << 18
-# A table in memory takes some times the room of its file: larger files are read piece by piece.
-TIMES = 4
-# Progress is shown once reading has taken so many seconds.
-PATIENCE = 1.0
+# Memory of a table in multiples of its file size, which decides whether it is read piece by piece.
+MEMORY_FACTOR = 4
+# Progress is shown if reading takes longer than this.
+SECONDS_BEFORE_BAR = 1.0
 
 
 def options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --sep and --decimal to a command that reads a table."""
     sep = click.option(
-        "--sep", metavar="CHAR", callback=_sign, help='The separator of a text file, such as ";" or tab.'
+        "--sep", metavar="CHAR", callback=_separator, help='The separator of a text file, such as ";" or tab.'
     )
     decimal = click.option("--decimal", type=click.Choice([".", ","]), help="The decimal separator of a text file.")
     return sep(decimal(command))
 
 
-def _sign(ctx: click.Context, option: click.Parameter, given: str | None) -> str | None:
-    if given is None:
+def _separator(ctx: click.Context, option: click.Parameter, text: str | None) -> str | None:
+    if text is None:
         return None
-    sign = SIGN_NAMES.get(given, given)
+    sign = SIGN_NAMES.get(text, text)
     if len(sign) != 1 or sign in '"\r\n' or sign.isalnum():
         raise click.BadParameter('give one character, such as ";", or tab.')
     return sign
@@ -77,29 +77,29 @@ excel_safe_option = click.option(
 )
 
 
-def files_of(
+def piecewise_files(
     data: str, memory_limit: str, sep: str | None, decimal: str | None, cache: str | None = None
 ) -> "Files | None":
-    """The files, where they are to be read piece by piece; None where a table fits in memory."""
+    """Files to be read piece by piece, or None if the table fits in memory."""
     from vbsvm import Files
 
     files = Files(data, cache, memory_limit, sys.stderr.isatty(), sep, decimal)
     if data == STDIN:
         return None
-    place = Path(data)
-    if place.is_dir() or (has_magic(data) and not place.exists()):
+    location = Path(data)
+    if location.is_dir() or (has_magic(data) and not location.exists()):
         return files
-    if not place.is_file() or not place.name.lower().endswith((*PARQUET, *TEXT, *PACKED)):
+    if not location.is_file() or not location.name.lower().endswith((*PARQUET, *TEXT, *PACKED)):
         return None
-    most = files.limit // TIMES
-    return files if place.stat().st_size > most or _is_larger(data, most) else None
+    max_bytes = files.limit // MEMORY_FACTOR
+    return files if location.stat().st_size > max_bytes or _is_larger(data, max_bytes) else None
 
 
 def _is_larger(path: str, most: int) -> bool:
-    """Whether a packed file unpacks to more than so many bytes; no more of it is unpacked here."""
+    """Whether a compressed file has more than ``most`` bytes; reads no more than that."""
     if Path(path.lower()).suffix not in PACKED:
         return False
-    with explained(path), _reader(path).unpacked() as raw:
+    with readable_errors(path), _reader(path).unpacked() as raw:
         while most >= 0 and (block := raw.read(CHUNK)):
             most -= len(block)
     return most < 0
@@ -116,17 +116,17 @@ def read(path: str, text: Collection[str] = (), sep: str | None = None, decimal:
     is_text = ending in TEXT or path == STDIN
     if (sep or decimal) and not is_text:
         raise click.UsageError(f"--sep and --decimal are for text files such as .csv; {path} is not one.")
-    with explained(path):
+    with readable_errors(path):
         if path != STDIN and Path(path).is_dir():
             raise IsADirectoryError
         if path != STDIN:
             Path(path).stat()
         if is_text:
-            frame = _parsed(path, TEXT.get(ending, ","), sep, decimal, text)
+            frame = _read_text(path, TEXT.get(ending, ","), sep, decimal, text)
         elif ending in PARQUET:
-            frame = _told(path, "read as Parquet", lambda: pd.read_parquet(path))
+            frame = _with_file_errors(path, "read as Parquet", lambda: pd.read_parquet(path))
         elif ending in ARROW:
-            frame = _told(path, "read as Arrow", lambda: pd.read_feather(path))
+            frame = _with_file_errors(path, "read as Arrow", lambda: pd.read_feather(path))
         else:
             what = f"{ending} files are" if ending else "files without an extension are"
             raise click.ClickException(f"{path}: {what} not supported. {HINTS.get(ending, READ)}")
@@ -137,10 +137,10 @@ def read(path: str, text: Collection[str] = (), sep: str | None = None, decimal:
             frame[name] = frame[name].map(str, na_action="ignore")
     if not len(frame):
         raise click.ClickException(f"{path} has no rows, only a header.")
-    return _named(frame).reset_index(drop=True)
+    return _drop_unnamed(frame).reset_index(drop=True)
 
 
-def _parsed(path: str, usual: str, sep: str | None, decimal: str | None, text: Collection[str]) -> Any:
+def _read_text(path: str, usual: str, sep: str | None, decimal: str | None, text: Collection[str]) -> Any:
     """A table of text; ``usual`` is the separator that the file's name promises.
 
     What a column holds is known once it has been read, so that text with missing values is read a second time.
@@ -160,15 +160,15 @@ def _parsed(path: str, usual: str, sep: str | None, decimal: str | None, text: C
         say(f"Note: {reader.name}: {' and '.join(notes)}.", err=True)
     if columns and next(reversed(columns.values())).missing:
         reader.check_even(used)
-    words = [name for name, one in columns.items() if name in text or (one.missing and one.kind == files_text.TEXT)]
+    words = [name for name, info in columns.items() if name in text or (info.missing and info.kind == files_text.TEXT)]
     if words:
         as_words: dict[str, Any] = {"usecols": words, "dtype": str, "keep_default_na": False, "na_values": [""]}
         (again,) = reader.frames(used, ".", **as_words)
         frame = frame.assign(**{name: again[name] for name in words})
     large = [
         name
-        for name, one in columns.items()
-        if name not in text and one.kind == files_text.NUMBERS and frame[name].dtype.kind == "O"
+        for name, info in columns.items()
+        if name not in text and info.kind == files_text.NUMBERS and frame[name].dtype.kind == "O"
     ]
     return frame.assign(**{name: frame[name].map(_integer, na_action="ignore").astype(object) for name in large})
 
@@ -176,9 +176,9 @@ def _parsed(path: str, usual: str, sep: str | None, decimal: str | None, text: C
 def _reader(path: str) -> TextReader:
     """A reader of a file; what can be read only once, such as stdin, is held in memory."""
     if path == STDIN or Path(path).is_fifo():
-        held = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
-        return TextReader("stdin" if path == STDIN else path, lambda: io.BufferedReader(io.BytesIO(held)))
-    return TextReader(path, partial(_counted, path))
+        content = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
+        return TextReader("stdin" if path == STDIN else path, lambda: io.BufferedReader(io.BytesIO(content)))
+    return TextReader(path, partial(_with_progress_bar, path))
 
 
 def _hint_at_commas(frame: Any, names: list[str]) -> None:
@@ -187,8 +187,8 @@ def _hint_at_commas(frame: Any, names: list[str]) -> None:
         return
     word = next(word for word in frame[names[0]].dropna() if "," in word)
     say(
-        f"Note: numbers such as {word} are read as text. If the comma is a decimal separator, add --decimal , and if "
-        "it separates thousands, remove it from the file.",
+        f"Note: numbers such as {word} are read as text. If the comma is a decimal separator, add --decimal , and "
+        "if it separates thousands, remove it from the file.",
         err=True,
     )
 
@@ -200,9 +200,9 @@ def _integer(word: str) -> int | float:
 
 
 @contextmanager
-def _counted(path: str) -> Iterator[IO[bytes]]:
-    """The bytes of a file; a bar on stderr counts them, where that is a terminal and reading takes its time."""
-    with _CountedFile(path) as file, io.BufferedReader(file, CHUNK) as buffered:
+def _with_progress_bar(path: str) -> Iterator[IO[bytes]]:
+    """Open a file, with a progress bar on stderr if that is a terminal and reading is slow."""
+    with _ReportingFile(path) as file, io.BufferedReader(file, CHUNK) as buffered:
         if not sys.stderr.isatty():
             yield buffered
             return
@@ -215,7 +215,7 @@ def _counted(path: str) -> Iterator[IO[bytes]]:
         begin = monotonic()
 
         def show() -> None:
-            if monotonic() - begin > PATIENCE:
+            if monotonic() - begin > SECONDS_BEFORE_BAR:
                 bar.start()
                 bar.update(task, completed=file.tell())
 
@@ -227,8 +227,8 @@ def _counted(path: str) -> Iterator[IO[bytes]]:
 
 
 @final
-class _CountedFile(io.FileIO):
-    """A file that calls ``after_read`` after each read."""
+class _ReportingFile(io.FileIO):
+    """A file that calls ``after_read`` after each read, for progress bars."""
 
     after_read: Callable[[], None] | None = None
 
@@ -241,8 +241,8 @@ class _CountedFile(io.FileIO):
 
 
 @contextmanager
-def explained(path: str) -> Iterator[None]:
-    """Say in words why a file can't be opened, read or written."""
+def readable_errors(path: str) -> Iterator[None]:
+    """Turn errors of opening, reading and writing a file into messages for the command line."""
     try:
         yield
     except ValueError as error:
@@ -257,12 +257,12 @@ def explained(path: str) -> Iterator[None]:
         raise click.ClickException(f"{path} can't be read or written: {error.strerror or error}.") from error
 
 
-def _named(frame: Any) -> Any:
-    """The columns that have a name."""
+def _drop_unnamed(frame: Any) -> Any:
+    """The frame without unnamed columns."""
     unnamed = [k for k, name in enumerate(frame.columns, 1) if not name.strip() or name.startswith("Unnamed: ")]
     if unnamed:
-        told = f"column {unnamed[0]} has" if len(unnamed) == 1 else f"columns {join_names(unnamed)} have"
-        say(f"Note: {told} no name in the header and {'is' if len(unnamed) == 1 else 'are'} left out.", err=True)
+        subject = f"column {unnamed[0]} has" if len(unnamed) == 1 else f"columns {join_names(unnamed)} have"
+        say(f"Note: {subject} no name in the header and {'is' if len(unnamed) == 1 else 'are'} left out.", err=True)
     return frame.drop(columns=[frame.columns[k - 1] for k in unnamed])
 
 
@@ -277,44 +277,44 @@ def with_plain_numbers(frame: Any, labels: Collection[str]) -> Any:
         if name in labels:
             changed[name] = frame[name].map(str, na_action="ignore")
         else:
-            changed[name] = frame[name].map(lambda one: float(str(one)), na_action="ignore").astype(np.float64)
+            changed[name] = frame[name].map(lambda cell: float(str(cell)), na_action="ignore").astype(np.float64)
             say(f"Note: the numbers of column {name!r} are rounded to 16 digits.", err=True)
     return frame.assign(**changed)
 
 
-def _is_number(known: Any) -> bool:
+def _is_number(values: Any) -> bool:
     """Whether a column of objects holds numbers."""
-    kinds = {type(value) for value in known}
+    kinds = {type(value) for value in values}
     return bool(kinds) and kinds <= {int, float, Decimal}
 
 
 def with_outcome(frame: Any, outcome: str, *, drop: bool) -> Any:
-    """Rows with a value of the outcome, under the numbers that they have in the file; others are dropped or refused."""
+    """Rows with a known outcome, indexed by their numbers in the file; others are dropped or an error."""
     missing = frame[outcome].isna()
     rows = frame.index[missing].tolist()
     if len(rows) == len(frame):
         raise click.ClickException(f"The outcome {outcome!r} is missing in every row.")
-    told = "1 row" if len(rows) == 1 else f"{len(rows)} rows"
+    count = "1 row" if len(rows) == 1 else f"{len(rows)} rows"
     if rows and not drop:
         first = ", ".join(map(str, rows[:5])) + (", …" if len(rows) > 5 else "")
         raise click.ClickException(
-            f"The outcome {outcome!r} is missing in {told} (row{'s' * (len(rows) > 1)} {first}). Fill it in, or leave "
-            f"such rows out with --drop-missing-outcome."
+            f"The outcome {outcome!r} is missing in {count} (row{'s' * (len(rows) > 1)} {first}). Fill it in, or "
+            "leave such rows out with --drop-missing-outcome."
         )
     if rows:
-        say(f"Note: {told} without a value of {outcome!r} left out.", err=True)
-    found = frame[~missing]
-    return found.assign(**{outcome: found[outcome].infer_objects()})
+        say(f"Note: {count} without a value of {outcome!r} left out.", err=True)
+    complete = frame[~missing]
+    return complete.assign(**{outcome: complete[outcome].infer_objects()})
 
 
 @contextmanager
-def numbered(rows: Sequence[int]) -> Iterator[None]:
-    """Name rows in errors by their numbers in the file, where only these rows of it are used."""
+def file_row_numbers(rows: Sequence[int]) -> Iterator[None]:
+    """Renumber rows in errors by their numbers in the file."""
     try:
         yield
     except ValueError as error:
-        said = renumbered(str(error), lambda row: rows[row] if row < len(rows) else row)
-        raise click.ClickException(by_options(said)) from error
+        message = renumbered(str(error), lambda row: rows[row] if row < len(rows) else row)
+        raise click.ClickException(with_cli_options(message)) from error
 
 
 def write(frame: Any, path: str | None, *, force: bool) -> None:
@@ -324,15 +324,15 @@ def write(frame: Any, path: str | None, *, force: bool) -> None:
     if path is None:
         write_text(frame, stdout())
         return
-    require_writable(path, force=force)
+    check_table_path(path, force=force)
     ending = _ending(path)
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         if ending in TEXT:
             write_text(frame, file, TEXT[ending])
         elif ending in PARQUET:
-            _told(path, "written as Parquet", lambda: frame.to_parquet(file, index=False))
+            _with_file_errors(path, "written as Parquet", lambda: frame.to_parquet(file, index=False))
         else:
-            _told(path, "written as Arrow", lambda: frame.to_feather(file))
+            _with_file_errors(path, "written as Arrow", lambda: frame.to_feather(file))
     say(f"Wrote {path}.", err=True)
 
 
@@ -346,17 +346,17 @@ def _quoted(cell: Any) -> Any:
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_SIGNS) else cell
 
 
-def require_writable(path: str | None, *, force: bool) -> None:
-    """Refuse a name that a table can't be written under, by its ending or its place."""
+def check_table_path(path: str | None, *, force: bool) -> None:
+    """Reject a name that a table can't be written under, by its ending or its place."""
     if path is None:
         return
     if _ending(path) not in (*TEXT, *PARQUET, *ARROW) or path.lower().endswith(tuple(PACKED)):
         raise click.ClickException(f"{path}: tables are not written as {Path(path).suffix or 'that'}. {WRITTEN}")
-    require_free(path, force=force)
+    check_output_path(path, force=force)
 
 
-def require_free(path: str | None, *, force: bool) -> None:
-    """Refuse to write over a file unless it is asked for, and where there is no directory."""
+def check_output_path(path: str | None, *, force: bool) -> None:
+    """Reject to write over a file unless it is asked for, and where there is no directory."""
     if path is None:
         return
     if not Path(path).absolute().parent.is_dir():
@@ -367,14 +367,14 @@ def require_free(path: str | None, *, force: bool) -> None:
         raise click.ClickException(f"{path} exists already: add --force to replace it.")
 
 
-def require_columns(frame: Any, wanted: Iterable[str | None], what: str) -> None:
-    """Refuse a column that is not there, and name those that are spelled nearly the same."""
+def check_columns(frame: Any, wanted: Iterable[str | None], what: str) -> None:
+    """Reject a column that is not there, and name those that are spelled nearly the same."""
     names = list(frame.columns)
     for name in wanted:
         if name is None or name in names:
             continue
-        other = next((sign for sign in ",;\t|" if any(sign in one for one in names)), None)
-        hint = "" if other is None else f" If cells are separated by {SEPARATORS[other]}, add --sep {other!r}."
+        sign = next((sign for sign in ",;\t|" if any(sign in column for column in names)), None)
+        hint = "" if sign is None else f" If cells are separated by {SEPARATORS[sign]}, add --sep {sign!r}."
         raise click.ClickException(
             f"{what}: there is no column {name!r}."
             f"{did_you_mean(name, names) or f' There are {join_names(names)}.'}{hint}"
@@ -394,9 +394,9 @@ def _ending(path: str) -> str:
     return Path(name).suffix
 
 
-def _told(path: str, done: str, call: Callable[[], Any]) -> Any:
-    """Call a reader or a writer of pyarrow's, and say in words why it failed."""
-    with explained(path):
+def _with_file_errors(path: str, done: str, call: Callable[[], Any]) -> Any:
+    """Call a reader or writer of pyarrow, with its errors as messages for the command line."""
+    with readable_errors(path):
         try:
             return call()
         except ImportError as error:

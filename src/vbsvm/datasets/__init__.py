@@ -29,14 +29,14 @@ def load_acath(path: str | os.PathLike[str] | None = None) -> "pd.DataFrame":
     """
     import pandas as pd
 
-    given = os.environ.get("VBSVM_DATA") if path is None else path
-    file = None if given is None else Path(given)
+    location = os.environ.get("VBSVM_DATA") if path is None else path
+    file = None if location is None else Path(location)
     if file is not None and file.is_dir():
         file = file / "acath.csv"
     if file is None or not file.is_file():
-        where = "no path was given, and VBSVM_DATA is not set" if file is None else f"there is no file {file}"
+        why = "no path was given, and VBSVM_DATA is not set" if file is None else f"there is no file {file}"
         raise FileNotFoundError(
-            f"load_acath: {where}. The cardiac catheterisation data (acath) are published by the Vanderbilt University "
+            f"load_acath: {why}. The cardiac catheterisation data (acath) are published by the Vanderbilt University "
             "Department of Biostatistics at https://hbiostat.org/data: save them as acath.csv, and give its path, or "
             "its directory as VBSVM_DATA."
         )

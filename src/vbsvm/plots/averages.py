@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vbsvm.plots.style import Axes, Canvas
 
 # More lines than this can't be told apart.
-MOST_LINES = 12
+MAX_LINES = 12
 
 
 def effects(
@@ -62,15 +62,15 @@ def effects(
     positive = subject.classes[1] if len(subject.models.fits) == 1 else class_
     lines = _lines(table, class_, several=len(subject.models.fits) > 1, parted=by is not None)
     number = subject.rows.levels(variable) is None
-    ax = _drawn(style.axes(ax, 2.8), lines, values, number=number)
+    ax = _draw(style.axes(ax, 2.8), lines, values, number=number)
     shown = f"{100 * level:g} % {'band' if number else 'interval'}{subject.models.intervals[0].notes.aside}"
     ax.set_xlabel(f"{style.wrapped([variable], style.LINE)[0][0]}\n{shown}")
     label = "average probability" + ("" if positive is None else f" of {positive!s}")
     ax.set_ylabel(style.wrapped([label], 32)[0][0])
     if len(lines) > 1:
         title = "class" if by is None else ", ".join([by] if isinstance(by, str) else by)
-        ax.legend(title=style.plain(title), title_fontsize=style.SMALL)
-    return style.dress(ax, f"Average probability over the values of {variable}, with {shown}s.")
+        ax.legend(title=style.escape(title), title_fontsize=style.SMALL)
+    return style.finish(ax, f"Average probability over the values of {variable}, with {shown}s.")
 
 
 def _lines(table: "pd.DataFrame", class_: Any, *, several: bool, parted: bool) -> "dict[str, pd.DataFrame]":
@@ -84,33 +84,33 @@ def _lines(table: "pd.DataFrame", class_: Any, *, several: bool, parted: bool) -
     rest = list(range(1, table.index.nlevels))
     if not rest:
         return {"": table}
-    found = {
+    lines = {
         ", ".join(map(str, key if isinstance(key, tuple) else (key,))): part
         for key, part in table.groupby(level=rest if len(rest) > 1 else rest[0], sort=False)
     }
-    if len(found) > MOST_LINES:
-        raise ValueError(f"effects: {len(found)} lines can't be told apart: choose at most {MOST_LINES} groups in by.")
-    return found
+    if len(lines) > MAX_LINES:
+        raise ValueError(f"effects: {len(lines)} lines can't be told apart: choose at most {MAX_LINES} groups in by.")
+    return lines
 
 
-def _drawn(ax: "Axes", lines: "dict[str, pd.DataFrame]", values: list[Any], *, number: bool) -> "Axes":
+def _draw(ax: "Axes", lines: "dict[str, pd.DataFrame]", values: list[Any], *, number: bool) -> "Axes":
     """Lines with bands, or points with bars side by side."""
-    places = np.asarray(values, dtype=float) if number else np.arange(len(values), dtype=float)
+    x = np.asarray(values, dtype=float) if number else np.arange(len(values), dtype=float)
     for k, (name, part) in enumerate(lines.items()):
-        colour, dashes = style.look(k)
+        colour, dashes = style.line_style(k)
         estimate, lower, upper = (part[column].to_numpy(dtype=float) for column in ("estimate", "lower", "upper"))
         if number:
-            ax.fill_between(places, lower, upper, color=colour, alpha=0.18, linewidth=0)
-            marker = "o" if len(values) <= style.MOST_NAMES // 5 else ""
+            ax.fill_between(x, lower, upper, color=colour, alpha=0.18, linewidth=0)
+            marker = "o" if len(values) <= style.MAX_NAMES // 5 else ""
             look: dict[str, Any] = {"color": colour, "linewidth": 1.6, "marker": marker, "markersize": 3.5}
-            ax.plot(places, estimate, dashes, label=style.plain(name), **look)
+            ax.plot(x, estimate, dashes, label=style.escape(name), **look)
             continue
-        at = places + 0.12 * (k - 0.5 * (len(lines) - 1))
-        ax.vlines(at, lower, upper, color=colour, linewidth=1.4)
-        ax.plot(at, estimate, "os^DvPX"[k % 7], color=colour, markersize=4.5, label=style.plain(name))
+        shifted = x + 0.12 * (k - 0.5 * (len(lines) - 1))
+        ax.vlines(shifted, lower, upper, color=colour, linewidth=1.4)
+        ax.plot(shifted, estimate, "os^DvPX"[k % 7], color=colour, markersize=4.5, label=style.escape(name))
     if not number:
         names, _ = style.wrapped([str(value) for value in values], max(48 // len(values), 6))
-        ax.set_xticks(places, names)
+        ax.set_xticks(x, names)
         ax.set_xlim(-0.5, len(values) - 0.5)
     low, high = ax.get_ylim()
     ax.set_ylim(max(low, 0.0), min(high, 1.0))

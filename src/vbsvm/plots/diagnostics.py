@@ -14,7 +14,7 @@ from vbsvm.design.columns import INTERCEPT
 from vbsvm.design.values import join_names
 from vbsvm.missing.imputation import CHANGED
 from vbsvm.plots import style
-from vbsvm.plots.resolve_fit import any_fit, largest, number_shown, one_fit, require_names
+from vbsvm.plots.resolve_fit import check_names, first_fit, n_to_show, select_fit, top_k
 from vbsvm.results.comparison.approximations import Comparison, Pair
 from vbsvm.results.fit import Fit
 from vbsvm.results.history import Trace
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from vbsvm.plots.style import Axes, Canvas, Figure
 
 
-# More names than this do not fit beside the axis.
-MOST_SHIFTED = 2
-MOST_LINES = 12
-MOST_PANELS = 24
+# More names than this do not fit into the axis label.
+MAX_SHIFTED = 2
+MAX_LINES = 12
+MAX_PANELS = 24
 
 
 def bound(fit: Any, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
@@ -44,17 +44,17 @@ def bound(fit: Any, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
     class_ : label, default None
         The class to set against the rest, if the estimator has more than two.
     """
-    one = one_fit("bound", fit, class_)
-    if not len(one.history.bounds):
+    model = select_fit("bound", fit, class_)
+    if not len(model.history.bounds):
         raise ValueError(
-            "bound: the bound is only available after variational Bayes with a bound; plots.traces shows the chains "
-            "of a sampler."
+            "bound: the bound is only available after variational Bayes with a bound; plots.traces shows the "
+            "chains of a sampler."
         )
-    bounds = one.bounds[np.isfinite(one.bounds)]
+    bounds = model.bounds[np.isfinite(model.bounds)]
     below = bounds[-1] - bounds
-    seen = below > 0
+    positive = below > 0
     ax = style.axes(ax, 2.5)
-    ax.plot(1 + np.flatnonzero(seen), below[seen], "o-", color=style.BLUE, linewidth=1.2, markersize=3.5)
+    ax.plot(1 + np.flatnonzero(positive), below[positive], "o-", color=style.BLUE, linewidth=1.2, markersize=3.5)
     ax.set_yscale("log")
     ax.invert_yaxis()
     ax.minorticks_off()
@@ -62,7 +62,7 @@ def bound(fit: Any, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
     ax.locator_params(axis="x", integer=True)
     ax.set_xlabel(f"accepted step of {len(bounds)}")
     ax.set_ylabel(f"nats below the final\nbound ({bounds[-1]:.2f})".replace("-", "−"))
-    return style.dress(ax, f"The bound rises over {len(bounds)} accepted steps to {bounds[-1]:.2f}.")
+    return style.finish(ax, f"The bound rises over {len(bounds)} accepted steps to {bounds[-1]:.2f}.")
 
 
 def sensitivity(
@@ -87,8 +87,8 @@ def sensitivity(
         raise TypeError(f"sensitivity: pass the result of sensitivity(…); got {type(table).__name__}.")
     if not len(table) or any(dtype.kind not in "iuf" for dtype in (table.index.dtype, *table.dtypes)):
         raise TypeError(
-            "sensitivity: pass the result of sensitivity(…), a table of numbers with the shifts as its index; got "
-            f"another data frame, with the columns {join_names(list(table.columns))}."
+            "sensitivity: pass the result of sensitivity(…), a table of numbers with the shifts as its index; "
+            f"got another data frame, with the columns {join_names(list(table.columns))}."
         )
     shift = table.index.to_numpy(dtype=float)
     nearest = int(np.abs(shift).argmin())
@@ -98,34 +98,34 @@ def sensitivity(
         values = table[name].to_numpy(dtype=float)
         unit = abs(values[nearest])
         values = values / unit if unit > 0 else values
-        colour, dashes = style.look(k)
-        ax.plot(shift, values, dashes, color=colour, label=style.plain(name), linewidth=1.5)
+        colour, dashes = style.line_style(k)
+        ax.plot(shift, values, dashes, color=colour, label=style.escape(name), linewidth=1.5)
         for i in np.flatnonzero(values[1:] * values[:-1] < 0):
             share = values[i] / (values[i] - values[i + 1])
-            at = shift[i] + share * (shift[i + 1] - shift[i])
-            ax.plot([at], [0.0], "o", color=colour, markersize=7, fillstyle="none")
+            crossing = shift[i] + share * (shift[i + 1] - shift[i])
+            ax.plot([crossing], [0.0], "o", color=colour, markersize=7, fillstyle="none")
     ax.axhline(0.0, color=style.MUTED, linewidth=0.8)
     ax.axvline(0.0, color=style.MUTED, linewidth=0.8, linestyle=":")
     columns = table.attrs.get("columns", [])
-    told = ", ".join(columns) if 0 < len(columns) <= MOST_SHIFTED else "values"
-    ax.set_xlabel(style.plain(f"shift of missing {told} (standard deviations)") + left_out)
+    what = ", ".join(columns) if 0 < len(columns) <= MAX_SHIFTED else "values"
+    ax.set_xlabel(style.escape(f"shift of missing {what} (standard deviations)") + left_out)
     ax.set_ylabel("coefficient, in units of its size\nwithout shift")
     ax.legend(loc="best")
-    return style.dress(ax, f"{len(chosen)} coefficients against a shift of missing values.")
+    return style.finish(ax, f"{len(chosen)} coefficients against a shift of missing values.")
 
 
 def _choose(table: "pd.DataFrame", nearest: int, terms: list[str] | None, top: int | None) -> tuple[list[str], str]:
     """The coefficients that are named, or the largest without shift; and a line on those that are left out."""
-    require_names("sensitivity", terms)
+    check_names("sensitivity", terms)
     known = [name for name in table.columns if name not in (INTERCEPT, CHANGED)]
     if terms is not None:
         unknown = [name for name in terms if name not in table.columns]
         if unknown or not len(terms):
             raise ValueError(f"sensitivity: there is no coefficient {unknown}; there are {printing.join_names(known)}.")
         return list(terms), ""
-    n_shown = number_shown("sensitivity", top, len(known), MOST_LINES)
+    n_shown = n_to_show("sensitivity", top, len(known), MAX_LINES)
     size = np.abs(table[known].to_numpy(dtype=float)[nearest])
-    return [known[k] for k in largest(size, n_shown)], style.left_out(n_shown, len(known), "the largest without shift")
+    return [known[k] for k in top_k(size, n_shown)], style.shown_note(n_shown, len(known), "the largest without shift")
 
 
 def densities(
@@ -160,16 +160,14 @@ def densities(
     for pair, ax in zip(pairs, axes.ravel(), strict=False):
         ax.plot(pair.grid, pair.sampled, color=style.VERMILION, linewidth=1.5, label="Gibbs")
         ax.plot(pair.grid, pair.variational, color=style.BLUE, linewidth=1.5, linestyle="--", label="variational")
-        seen = pair.grid[
-            (pair.sampled > 1e-3 * pair.sampled.max()) | (pair.variational > 1e-3 * pair.variational.max())
-        ]
-        ax.set(title=style.wrapped([pair.name], 24)[0][0], yticks=[], xlim=(seen[0], seen[-1]))
+        x = pair.grid[(pair.sampled > 1e-3 * pair.sampled.max()) | (pair.variational > 1e-3 * pair.variational.max())]
+        ax.set(title=style.wrapped([pair.name], 24)[0][0], yticks=[], xlim=(x[0], x[-1]))
         ax.fill_between(pair.grid, pair.sampled, color=style.VERMILION, alpha=0.15, linewidth=0)
         ax.text(0.99, 0.9, f"{pair.accuracy:.0f} %", transform=ax.transAxes, ha="right", fontsize=style.SMALL)
         ax.locator_params(axis="x", nbins=4)
         ax.set_ylim(0, None)
         alt = f"{pair.name}: both densities, which overlap by {pair.accuracy:.0f} %."
-        style.dress(ax, alt, hidden=style.OF_ROWS)
+        style.finish(ax, alt, hidden=style.NO_Y_AXIS)
     handles, inferences = axes[0, 0].get_legend_handles_labels()
     sizes: dict[str, Any] = {"fontsize": style.SMALL, "title_fontsize": style.SMALL, "title": left_out.strip() or None}
     figure.legend(handles, inferences, loc="outside lower center", ncols=2, frameon=False, **sizes)
@@ -178,30 +176,30 @@ def densities(
 
 def _pairs(comparison: Comparison, terms: list[str] | None, top: int | None) -> tuple[list[Pair], str]:
     """The parameters that are named, or the least accurate; and a line on those that are left out."""
-    require_names("densities", terms)
-    found = list(comparison.pairs)
-    if not found:
+    check_names("densities", terms)
+    pairs = list(comparison.pairs)
+    if not pairs:
         raise ValueError("densities: the comparison has no parameters, so there is nothing to draw.")
     if terms is not None:
-        _require_known("densities", terms, [pair.name for pair in found], "in the comparison")
-        return [pair for pair in found if pair.name in terms], ""
-    n_shown = number_shown("densities", top, len(found), MOST_PANELS)
-    left_out = style.left_out(n_shown, len(found), "those with the lowest accuracy")
-    return [found[k] for k in largest([-pair.accuracy for pair in found], n_shown)], left_out
+        _check_known("densities", terms, [pair.name for pair in pairs], "in the comparison")
+        return [pair for pair in pairs if pair.name in terms], ""
+    n_shown = n_to_show("densities", top, len(pairs), MAX_PANELS)
+    left_out = style.shown_note(n_shown, len(pairs), "those with the lowest accuracy")
+    return [pairs[k] for k in top_k([-pair.accuracy for pair in pairs], n_shown)], left_out
 
 
-def _require_known(what: str, terms: Sequence[str], known: list[str], kind: str) -> None:
-    """Refuse names that are not there, and none at all."""
+def _check_known(what: str, terms: Sequence[str], known: list[str], kind: str) -> None:
+    """Reject names that are not there, and none at all."""
     unknown = [name for name in terms if name not in known]
     if unknown or not len(terms):
         raise ValueError(f"{what}: {unknown or 'nothing'} is not {kind}: there are {printing.join_names(known)}.")
 
 
-MOST_TRACES = 12
-MOST_POINTS = 1000
+MAX_TRACES = 12
+MAX_POINTS = 1000
 ONE_COLUMN = 3
 BINS = 20
-MAGNITUDES = 30
+LOG_SCALE_RATIO = 30
 
 
 def traces(
@@ -229,17 +227,17 @@ def traces(
     -------
     The axes, in an array.
     """
-    chosen, left_out = _chosen("traces", one_fit("traces", fit, class_), terms, top)
+    chosen, left_out = _chosen("traces", select_fit("traces", fit, class_), terms, top)
     panels = _panels("traces", chosen, axes, "draw" + left_out)
     for trace, ax in zip(chosen, panels, strict=True):
-        step = -(-trace.draws.shape[1] // MOST_POINTS)
+        step = -(-trace.draws.shape[1] // MAX_POINTS)
         for k, draws in enumerate(trace.draws):
-            at = np.arange(0, len(draws), step)
-            ax.plot(at, draws[at], color=style.look(k)[0], linewidth=0.5, alpha=0.8)
+            draw_index = np.arange(0, len(draws), step)
+            ax.plot(draw_index, draws[draw_index], color=style.line_style(k)[0], linewidth=0.5, alpha=0.8)
         ax.margins(x=0)
-        if trace.scale and trace.draws.max() > MAGNITUDES * trace.draws.min():
+        if trace.scale and trace.draws.max() > LOG_SCALE_RATIO * trace.draws.min():
             ax.set_yscale("log")
-        _told(ax, trace)
+        _set_title(ax, trace)
     return panels
 
 
@@ -250,15 +248,15 @@ def ranks(
 
     Equal draws, such as those of gates, are ranked at random. Parameters and return value are those of ``traces``.
     """
-    chosen, left_out = _chosen("ranks", one_fit("ranks", fit, class_), terms, top)
+    chosen, left_out = _chosen("ranks", select_fit("ranks", fit, class_), terms, top)
     panels = _panels("ranks", chosen, axes, "rank among the draws of all chains" + left_out)
     for trace, ax in zip(chosen, panels, strict=True):
         shares = rank_shares(trace.draws)
         for k, share in enumerate(shares):
-            ax.stairs(share, np.linspace(0, 1, BINS + 1), color=style.look(k)[0], linewidth=1.2, baseline=None)
+            ax.stairs(share, np.linspace(0, 1, BINS + 1), color=style.line_style(k)[0], linewidth=1.2, baseline=None)
         ax.axhline(1.0, color=style.MUTED, linewidth=0.8, linestyle=":")
         ax.set(xlim=(0, 1), ylim=(0, max(2.0, 1.1 * shares.max())))
-        _told(ax, trace)
+        _set_title(ax, trace)
     return panels
 
 
@@ -269,36 +267,36 @@ def rank_shares(draws: Array) -> Array:
     ranked[np.lexsort((noise, draws.ravel()))] = np.arange(draws.size) / draws.size
     bins = (BINS * ranked).astype(np.intp).reshape(draws.shape)
     expected = np.bincount(bins.ravel(), minlength=BINS) / len(draws)
-    counts = np.stack([np.bincount(one, minlength=BINS) for one in bins])
+    counts = np.stack([np.bincount(chain_bins, minlength=BINS) for chain_bins in bins])
     return np.divide(counts, expected, out=np.ones(counts.shape), where=expected > 0)
 
 
 def _chosen(what: str, fit: Fit, terms: Sequence[str] | None, top: int | None) -> tuple[list[Trace], str]:
     """The parameters to show, and a line on those that are left out."""
-    require_names(what, terms)
+    check_names(what, terms)
     known = fit.traces
-    found = list(known)
+    all_traces = list(known)
     if terms is not None:
-        by_name = {trace.name: trace for trace in found}
-        _require_known(what, terms, list(by_name), "a parameter")
+        by_name = {trace.name: trace for trace in all_traces}
+        _check_known(what, terms, list(by_name), "a parameter")
         return [by_name[name] for name in terms], ""
-    moving = [k for k, trace in enumerate(found) if np.ptp(trace.draws) > 0] or [0]
-    n_shown = number_shown(what, top, len(moving), MOST_TRACES)
+    moving = [k for k, trace in enumerate(all_traces) if np.ptp(trace.draws) > 0] or [0]
+    n_shown = n_to_show(what, top, len(moving), MAX_TRACES)
     if n_shown < len(moving):
         mixing = (*known.coefficient_mixing, *known.gate_mixing, *known.component_mixing)
-        slowest = largest([-mixing[k].ess_bulk for k in moving], n_shown)
-        left_out = style.left_out(n_shown, len(moving), "those with the fewest effective draws")
-        return [found[moving[k]] for k in slowest], left_out
-    return [found[k] for k in moving], ""
+        slowest = top_k([-mixing[k].ess_bulk for k in moving], n_shown)
+        left_out = style.shown_note(n_shown, len(moving), "those with the fewest effective draws")
+        return [all_traces[moving[k]] for k in slowest], left_out
+    return [all_traces[k] for k in moving], ""
 
 
 def _panels(what: str, chosen: list[Trace], axes: Any, label: str) -> NDArray[Any]:
     """The given axes, or those of a new or empty figure with a common label."""
     if axes is not None and not hasattr(axes, "subplots"):
-        given = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
-        if len(given) != len(chosen):
-            raise ValueError(f"{what}: {len(given)} axes are given for {len(chosen)} parameters.")
-        return given
+        panels = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
+        if len(panels) != len(chosen):
+            raise ValueError(f"{what}: {len(panels)} axes are given for {len(chosen)} parameters.")
+        return panels
     n_columns = 1 if len(chosen) <= ONE_COLUMN else 2
     n_rows = -(-len(chosen) // n_columns)
     size = (style.WIDTH if n_columns == 1 else 3.0 * n_columns, 1.5 * n_rows + 0.3)
@@ -313,17 +311,17 @@ def _panels(what: str, chosen: list[Trace], axes: Any, label: str) -> NDArray[An
     return made.ravel()[: len(chosen)]
 
 
-def _told(ax: "Axes", trace: Trace) -> None:
+def _set_title(ax: "Axes", trace: Trace) -> None:
     """Name, R̂ and effective draws above the panel."""
     mixing, lines = trace.mixing, textwrap.wrap(trace.name, 44)
     if np.isfinite(mixing.ess_bulk):
         lines.append(f"R̂ {mixing.rhat:.2f}, {mixing.ess_bulk:.0f} effective draws")
-    style.dress(ax, f"{trace.name}, chain by chain.")
-    ax.set_title("\n".join(map(style.plain, lines)), fontsize=style.SMALL, color=style.INK, loc="left")
+    style.finish(ax, f"{trace.name}, chain by chain.")
+    ax.set_title("\n".join(map(style.escape, lines)), fontsize=style.SMALL, color=style.INK, loc="left")
     ax.tick_params(which="both", labelsize=7)
 
 
-MOST_PATTERNS = 12
+MAX_PATTERNS = 12
 
 
 def missing(fit: Any, ax: "Canvas" = None, *, top: int | None = None) -> "Axes":
@@ -342,31 +340,31 @@ def missing(fit: Any, ax: "Canvas" = None, *, top: int | None = None) -> "Axes":
         How many of the most common patterns to show; None means at most twelve. Of more than sixty inputs, those with
         the most missing values are shown.
     """
-    found = any_fit("missing", fit)
-    patterns = found.missing_patterns
+    model = first_fit("missing", fit)
+    patterns = model.missing_patterns
     if patterns is None or not len(patterns.names):
         raise ValueError("missing: the data of the fit had no missing values.")
     by_column = list(patterns.by_column.values())
-    chosen = largest(by_column, style.MOST_NAMES)
-    n_patterns = number_shown("missing", top, len(patterns.counts), MOST_PATTERNS)
+    chosen = top_k(by_column, style.MAX_NAMES)
+    n_patterns = n_to_show("missing", top, len(patterns.counts), MAX_PATTERNS)
     shown, counts = patterns.patterns[:n_patterns][:, chosen].T, patterns.counts[:n_patterns]
-    names, height, _ = style.rows([patterns.names[k] for k in chosen])
+    names, height, _ = style.row_labels([patterns.names[k] for k in chosen])
     ax = style.axes(ax, height + 0.5)
     for which, marker, colour, size in ((shown, "s", style.VERMILION, 6.0), (~shown, ".", style.MUTED, 3.0)):
         rows, columns = np.nonzero(which)
         ax.plot(columns, rows, marker, color=colour, markersize=size, label="missing" if marker == "s" else "known")
-    lost = missing_fractions(found)
-    style.beside(ax, -1, "missing; lost" if lost else "missing")
+    lost = missing_fractions(model)
+    style.annotate_row(ax, -1, "missing; lost" if lost else "missing")
     for row, k in enumerate(chosen):
         share = lost.get(patterns.names[k])
-        told = f"{100 * by_column[k] / patterns.total:.0f} %" + ("" if share is None else f"; {100 * share:.0f} %")
-        style.beside(ax, row, told)
+        note = f"{100 * by_column[k] / patterns.total:.0f} %" + ("" if share is None else f"; {100 * share:.0f} %")
+        style.annotate_row(ax, row, note)
     ax.set_yticks(range(len(chosen)), names)
     ax.set_xticks(range(n_patterns), [str(count) for count in counts], rotation=90)
     ax.set(xlim=(-0.7, max(n_patterns, 4) - 0.3), ylim=(len(chosen) - 0.4, -0.7))
-    left_out = style.left_out(len(chosen), len(patterns.names), "inputs with the most missing values")
+    left_out = style.shown_note(len(chosen), len(patterns.names), "inputs with the most missing values")
     hidden = f"\nthe {n_patterns} most common of {len(patterns.counts)}" * (n_patterns < len(patterns.counts))
     ax.set_xlabel(f"rows with each pattern{hidden}{left_out}")
     ax.tick_params(axis="both", left=False, bottom=False)
     alt = f"Patterns of missing values of {len(chosen)} inputs, {n_patterns} patterns with their rows."
-    return style.dress(ax, alt, hidden=(*style.OF_ROWS, "bottom"))
+    return style.finish(ax, alt, hidden=(*style.NO_Y_AXIS, "bottom"))

@@ -9,7 +9,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.settings import check_flag, check_level
 from vbsvm.design.columns import INTERCEPT
 from vbsvm.plots import style
-from vbsvm.plots.resolve_fit import number_shown, one_fit
+from vbsvm.plots.resolve_fit import n_to_show, select_fit
 from vbsvm.results import tables
 from vbsvm.results.covariance import covariance as covariance_of
 from vbsvm.results.fit import Fit
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 # A figure of more inputs is a wall.
-MOST_INCLUDED = 20
+MAX_INCLUDED = 20
 POINTS = 201
 
 
@@ -64,25 +64,25 @@ def coefficients(
     """
     check_level("coefficients", level)
     check_flag("coefficients", standardized=standardized, ordered=ordered)
-    one = one_fit("coefficients", fit, class_)._showing(covariance)
-    table = one.summary(level).iloc[one.plan.recipe.first :]
-    scale = one.plan.recipe.scale[: one.plan.n_shown]
-    unit = one.plan.recipe.spread[: one.plan.n_shown] if standardized else np.ones(len(table))
+    model = select_fit("coefficients", fit, class_)._showing(covariance)
+    table = model.summary(level).iloc[model.plan.recipe.first :]
+    scale = model.plan.recipe.scale[: model.plan.n_shown]
+    unit = model.plan.recipe.spread[: model.plan.n_shown] if standardized else np.ones(len(table))
     mean, lower, upper = (table[name].to_numpy(dtype=float) * unit for name in ("coefficient", "lower", "upper"))
-    n_shown = number_shown("coefficients", top, len(mean), style.MOST_NAMES)
+    n_shown = n_to_show("coefficients", top, len(mean), style.MAX_NAMES)
     order = np.argsort(-np.abs(mean), kind="stable")[:n_shown]
     order = order[np.argsort(-mean[order], kind="stable")] if ordered else np.sort(order)
-    names, height, _ = style.rows([str(table.index[k]) for k in order])
+    names, height, _ = style.row_labels([str(table.index[k]) for k in order])
     ax = style.axes(ax, height)
-    opened = table["inclusion"].to_numpy(dtype=float)[order] > 0.5 if one.selects else np.ones(len(order), dtype=bool)
-    intervals(ax, np.arange(float(len(order))), mean[order], lower[order], upper[order], opened)
+    filled = table["inclusion"].to_numpy(dtype=float)[order] > 0.5 if model.selects else np.ones(len(order), dtype=bool)
+    intervals(ax, np.arange(float(len(order))), mean[order], lower[order], upper[order], filled)
     ax.set_yticks(range(len(order)), names)
     ax.set_ylim(len(order) - 0.4, -0.6)
     per = "one standard deviation" if standardized and (scale != 1.0).any() else "one unit"
-    left_out = style.left_out(n_shown, len(mean), "the largest")
-    ax.set_xlabel(f"change of the score for {per}\n{covariance_of(one).notes.interval(level)}{left_out}", loc="right")
+    left_out = style.shown_note(n_shown, len(mean), "the largest")
+    ax.set_xlabel(f"change of the score for {per}\n{covariance_of(model).notes.interval(level)}{left_out}", loc="right")
     alt = f"Forest plot of {n_shown} of {len(mean)} coefficients with {100 * level:g} % intervals."
-    return style.dress(ax, alt, hidden=style.OF_ROWS)
+    return style.finish(ax, alt, hidden=style.NO_Y_AXIS)
 
 
 def intervals(
@@ -118,8 +118,8 @@ def spline(
         Which spread, as in ``Fit.summary``.
     """
     check_level("spline", level)
-    one = one_fit("spline", fit)
-    curves = {} if one.reader is None else {str(curve.term): curve for curve in one.reader.curves}
+    model = select_fit("spline", fit)
+    curves = {} if model.reader is None else {str(curve.term): curve for curve in model.reader.curves}
     if not curves:
         raise ValueError("spline: the model has no s(x) term.")
     term = next(iter(curves)) if term is None and len(curves) == 1 else term
@@ -127,25 +127,25 @@ def spline(
         raise ValueError(f"spline: choose a curve with term=…; there are {list(curves)}.")
     curve = curves[term]
     x = np.linspace(curve.spline.low, curve.spline.low + curve.spline.width, POINTS)
-    rows = _curve_rows(one, curve, x)
-    chances = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
-    spreads = covariance_of(one, covariance)
-    band = np.array([spreads.combination(row, chances)[1] for row in rows])
+    rows = _curve_rows(model, curve, x)
+    quantiles = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
+    spreads = covariance_of(model, covariance)
+    band = np.array([spreads.combination(row, quantiles)[1] for row in rows])
     ax = style.axes(ax, 2.8)
     ax.axhline(0.0, color=style.MUTED, linewidth=0.8, linestyle="--", zorder=0)
     ax.fill_between(x, band[:, 0], band[:, 1], color=style.SKY, alpha=0.35, linewidth=0)
-    ax.plot(x, rows @ one.posterior.mean, color=style.BLUE, linewidth=1.6)
+    ax.plot(x, rows @ model.posterior.mean, color=style.BLUE, linewidth=1.6)
     knots = curve.spline.low + curve.spline.width * np.unique(curve.spline.knots)
     ax.plot(knots, np.zeros(len(knots)), "|", color=style.INK, markersize=6, transform=ax.get_xaxis_transform())
     ax.set_xlim(x[0], x[-1])
-    ax.set_xlabel(style.plain(curve.term.expression.strip("`")) + f"\n{spreads.notes.band(level)}")
-    ax.set_ylabel(style.plain(f"{term}: change of the score"))
-    return style.dress(ax, f"The curve {term} with its {100 * level:g} % band; ticks at the bottom are the knots.")
+    ax.set_xlabel(style.escape(curve.term.expression.strip("`")) + f"\n{spreads.notes.band(level)}")
+    ax.set_ylabel(style.escape(f"{term}: change of the score"))
+    return style.finish(ax, f"The curve {term} with its {100 * level:g} % band; ticks at the bottom are the knots.")
 
 
-def _curve_rows(one: Fit, curve: "Curve", x: Array) -> Array:
+def _curve_rows(model: Fit, curve: "Curve", x: Array) -> Array:
     """Design rows in which all but the curve's own columns are at their mean."""
-    plan, recipe = one.plan, one.plan.recipe
+    plan, recipe = model.plan, model.plan.recipe
     line = plan.names.index(f"{curve.term} line" if curve.with_line else curve.values.names[0])
     bend = plan.names.index(f"{curve.term} bend 1")
     columns = np.array([line, *range(bend, bend + curve.spline.n_columns)])
@@ -173,42 +173,42 @@ def inclusion(fit: Any, ax: "Canvas" = None, *, top: int | None = None, class_: 
     class_ : label, default None
         The class to set against the rest, if the estimator has more than two.
     """
-    one = one_fit("inclusion", fit, class_)
-    if not one.selects:
+    model = select_fit("inclusion", fit, class_)
+    if not model.selects:
         raise ValueError("inclusion: the model has no gates; fit it with LaplaceZero().")
-    chances, signs = one.inclusion_probability, one.sign_probability
-    scaled = one.coef * one.plan.recipe.spread[: one.plan.n_shown]
-    n_shown = number_shown("inclusion", top, len(chances), MOST_INCLUDED)
-    shown = np.lexsort((-np.abs(scaled), -np.round(chances, 3)))[:n_shown]
-    names, height, _ = style.rows([one.plan.shown_names[k] for k in shown])
+    probabilities, signs = model.inclusion_probability, model.sign_probability
+    scaled = model.coef * model.plan.recipe.spread[: model.plan.n_shown]
+    n_shown = n_to_show("inclusion", top, len(probabilities), MAX_INCLUDED)
+    shown = np.lexsort((-np.abs(scaled), -np.round(probabilities, 3)))[:n_shown]
+    names, height, _ = style.row_labels([model.plan.shown_names[k] for k in shown])
     ax = style.axes(ax, height)
-    ax.hlines(range(n_shown), 0.0, chances[shown], color=style.FAINT, linewidth=0.8, zorder=0)
+    ax.hlines(range(n_shown), 0.0, probabilities[shown], color=style.FAINT, linewidth=0.8, zorder=0)
     ax.axvline(0.5, color=style.MUTED, linewidth=0.8, linestyle="--", zorder=0)
     for positive, colour, marker in ((True, style.BLUE, "o"), (False, style.VERMILION, "s")):
         label = "positive" if positive else "negative"
         for sure in (True, False):
-            certain = (chances > 0.5) & (np.abs(signs - 0.5) > 0.475)
+            certain = (probabilities > 0.5) & (np.abs(signs - 0.5) > 0.475)
             rows = np.flatnonzero(((signs > 0.5) == positive)[shown] & (certain[shown] == sure))
             look = {"color": colour, "markersize": 4.5, "label": label if sure else None}
-            ax.plot(chances[shown][rows], rows, marker, markerfacecolor=colour if sure else style.PAPER, **look)
+            ax.plot(probabilities[shown][rows], rows, marker, markerfacecolor=colour if sure else style.PAPER, **look)
     for row, column in enumerate(shown):
-        text = f"{scaled[column]:+.2f}".replace("-", "−") if chances[column] > 0.5 else ""
-        style.beside(ax, row, text)
-    style.beside(ax, -1, "per sd")
+        text = f"{scaled[column]:+.2f}".replace("-", "−") if probabilities[column] > 0.5 else ""
+        style.annotate_row(ax, row, text)
+    style.annotate_row(ax, -1, "per sd")
     ax.set(xlim=(0.0, 1.03), ylim=(n_shown - 0.4, -0.7), xticks=[0, 0.5, 1])
     ax.set_yticks(range(n_shown), names)
     ax.tick_params(axis="y", left=False)
-    left_out = style.left_out(n_shown, len(chances), "the most probable")
+    left_out = style.shown_note(n_shown, len(probabilities), "the most probable")
     ax.set_xlabel(f"inclusion probability{left_out}")
     ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, handletextpad=0.1, columnspacing=0.8, borderpad=0.0)
-    shares = f"inclusion probabilities of {n_shown} of {one.plan.n_shown} inputs"
-    alt = f"Dot plot of the {shares}; {int((chances > 0.5).sum())} are more likely in than out."
-    return style.dress(ax, alt, hidden=style.OF_ROWS)
+    shares = f"inclusion probabilities of {n_shown} of {model.plan.n_shown} inputs"
+    alt = f"Dot plot of the {shares}; {int((probabilities > 0.5).sum())} are more likely in than out."
+    return style.finish(ax, alt, hidden=style.NO_Y_AXIS)
 
 
-# Of more groups than can be named, so many at either end are, and the others are a band of so many rows.
+# Groups named at either end if there are too many, and the height in rows of the band between them.
 NAMED, BAND_ROWS = 10, 12
-NORMAL = 1.959964
+Z_95 = 1.959964
 
 
 def random_effects(
@@ -239,22 +239,22 @@ def random_effects(
     class_ : label, default None
         The class to set against the rest, if the estimator has more than two.
     """
-    one = one_fit("random_effects", fit, class_)
-    factor, effect, table = _effect_of_groups(one, factor, effect)
+    model = select_fit("random_effects", fit, class_)
+    factor, effect, table = _effect_of_groups(model, factor, effect)
     mean, sd = table["mean"].to_numpy(dtype=float), table["sd"].to_numpy(dtype=float)
-    n_groups = number_shown("random_effects", top, len(mean), len(mean))
+    n_groups = n_to_show("random_effects", top, len(mean), len(mean))
     order = np.argsort(-np.abs(mean), kind="stable")[:n_groups]
     order = order[np.argsort(mean[order], kind="stable")]
     mean, sd = mean[order], sd[order]
     named = np.arange(n_groups)
-    if n_groups > style.MOST_NAMES:
+    if n_groups > style.MAX_NAMES:
         named = np.r_[:NAMED, n_groups - NAMED : n_groups]
     heights = np.arange(len(named), dtype=float)
     if len(named) < n_groups:
         heights[NAMED:] += BAND_ROWS
-    names, _, row = style.rows([group_name(label) for label in table.index[order[named]]])
+    names, _, row = style.row_labels([group_name(label) for label in table.index[order[named]]])
     ax = style.axes(ax, 0.9 + row * (heights[-1] + 1))
-    lower, upper = mean - NORMAL * sd, mean + NORMAL * sd
+    lower, upper = mean - Z_95 * sd, mean + Z_95 * sd
     intervals(ax, heights, mean[named], lower[named], upper[named])
     if len(named) < n_groups:
         between = slice(NAMED, n_groups - NAMED)
@@ -264,14 +264,14 @@ def random_effects(
     ax.set_yticks(heights, names)
     ax.set_ylim(-0.7, heights[-1] + 0.7)
     what = "effect on the score" if effect == INTERCEPT else f"effect of {effect} on the score"
-    left_out = style.left_out(n_groups, len(table), "the largest")
+    left_out = style.shown_note(n_groups, len(table), "the largest")
     ax.set_xlabel(
         style.wrapped([f"{what}, by {factor}"], style.LINE)[0][0]
-        + f"\nmean ± 1.96 sd{one.posterior.notes.aside}{left_out}",
+        + f"\nmean ± 1.96 sd{model.posterior.notes.aside}{left_out}",
         loc="right",
     )
     alt = f"Caterpillar plot: {what} of {n_groups} groups of {factor}, in order, with intervals."
-    return style.dress(ax, alt, hidden=style.OF_ROWS)
+    return style.finish(ax, alt, hidden=style.NO_Y_AXIS)
 
 
 def _band(ax: "Axes", mean: Array, lower: Array, upper: Array) -> None:
@@ -286,17 +286,17 @@ def group_name(label: object) -> str:
     return ":".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
-def _effect_of_groups(one: Fit, factor: str | None, effect: str | None) -> "tuple[str, str, pd.DataFrame]":
+def _effect_of_groups(model: Fit, factor: str | None, effect: str | None) -> "tuple[str, str, pd.DataFrame]":
     """The factor and the effect that are meant, and the table of this effect, group by group."""
-    known = {of_factor.name: of_factor for of_factor in one.plan.factors}
-    if not known:
+    factors = {of_factor.name: of_factor for of_factor in model.plan.factors}
+    if not factors:
         raise ValueError("random_effects: the model has no groups.")
-    factor = next(iter(known)) if factor is None and len(known) == 1 else factor
-    if factor not in known:
-        raise ValueError(f"random_effects: choose a factor with factor=…; there are {list(known)}.")
-    effects = known[factor].effects
+    factor = next(iter(factors)) if factor is None and len(factors) == 1 else factor
+    if factor not in factors:
+        raise ValueError(f"random_effects: choose a factor with factor=…; there are {list(factors)}.")
+    effects = factors[factor].effects
     effect = effects[0] if effect is None else effect
     if effect not in effects:
         raise ValueError(f"random_effects: {factor} has no effect {effect!r}; it has {list(effects)}.")
-    table = tables.random_effects(one, factor)
+    table = tables.random_effects(model, factor)
     return factor, effect, table.xs(effect, level=table.index.nlevels - 1) if len(effects) > 1 else table

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 SPIKES = 50
 SPIKE_HEIGHT = 0.12
-MOST_BARS = 40
-FEWEST = 20
-# Scores beyond so many times the upper quartile of their size are counted in the outermost bars.
-REACH = 4.0
+MAX_BARS = 40
+MIN_BIN_WEIGHT = 20
+# Scores beyond this multiple of the upper quartile of their absolute values are in the outermost bars.
+MAX_QUARTILES = 4.0
 
 
 def calibration(
@@ -55,49 +55,49 @@ def calibration(
     return draw_calibration(predicted("calibration", fit, X, y, class_), ax, n_bins)
 
 
-def draw_calibration(found: Predicted, ax: "Canvas", n_bins: int = 10) -> "Axes":
-    """The figure of ``calibration``, of rows that are predicted already."""
+def draw_calibration(rows: Predicted, ax: "Canvas", n_bins: int = 10) -> "Axes":
+    """Draw ``calibration`` from predictions."""
     ax = style.axes(ax, 3.6, 3.6)
-    chances, positive, weights = found.chances, found.positive, found.weights
-    places = _bins(chances, weights, n_bins)
-    total = np.bincount(places, weights)
-    mean, share = (np.bincount(places, weights * one) / total for one in (chances, positive))
-    smooth = calibration_curve(chances, positive, weights)
+    probabilities, positive, weights = rows.probabilities, rows.positive, rows.weights
+    bins = _bins(probabilities, weights, n_bins)
+    total = np.bincount(bins, weights)
+    mean, share = (np.bincount(bins, weights * values) / total for values in (probabilities, positive))
+    smooth = calibration_curve(probabilities, positive, weights)
     ax.plot([0, 1], [0, 1], color=style.MUTED, linewidth=0.8, linestyle="--", label="as predicted")
     ax.fill_between(smooth.predicted, smooth.lower, smooth.upper, color=style.SKY, alpha=0.35, linewidth=0)
     ax.plot(smooth.predicted, smooth.observed, color=style.BLUE, linewidth=1.4, label="observed, 95 % band")
     ax.plot(mean, share, "o", color=style.BLUE, markersize=3.5, label="observed in bins")
-    _spikes(ax, chances[positive], weights[positive], style.VERMILION, top=True)
-    _spikes(ax, chances[~positive], weights[~positive], style.GREEN, top=False)
+    _spikes(ax, probabilities[positive], weights[positive], style.VERMILION, top=True)
+    _spikes(ax, probabilities[~positive], weights[~positive], style.GREEN, top=False)
     ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xticks=np.linspace(0, 1, 6), yticks=np.linspace(0, 1, 6))
     ax.set_aspect("equal")
-    how = "\nleft-out rows" if found.left_out else ""
-    ax.set_xlabel(style.plain(f"predicted probability of {found.classes[1]}") + how)
-    ax.set_ylabel(style.plain(f"observed share of {found.classes[1]}"))
+    source = "\nleft-out rows" if rows.left_out else ""
+    ax.set_xlabel(style.escape(f"predicted probability of {rows.classes[1]}") + source)
+    ax.set_ylabel(style.escape(f"observed share of {rows.classes[1]}"))
     ax.legend(loc="upper left", bbox_to_anchor=(0.0, 0.88), handlelength=1.6)
-    return style.dress(ax, f"Observed share of {found.classes[1]} against its predicted probability, with a 95 % band.")
+    return style.finish(ax, f"Observed share of {rows.classes[1]} against its predicted probability, with a 95 % band.")
 
 
-def _bins(chances: Array, weights: Array, n_bins: int) -> NDArray[np.intp]:
-    """Number of each row's bin; neighbours are joined, from the left, until each has rows enough."""
-    places = np.minimum((chances * n_bins).astype(np.intp), n_bins - 1)
-    counts, number, held, joined = np.bincount(places, weights, minlength=n_bins), 0, 0.0, []
+def _bins(probabilities: Array, weights: Array, n_bins: int) -> NDArray[np.intp]:
+    """Bin of each row; adjacent bins are merged until each has weight ``MIN_BIN_WEIGHT``."""
+    bins = np.minimum((probabilities * n_bins).astype(np.intp), n_bins - 1)
+    counts, number, weight, joined = np.bincount(bins, weights, minlength=n_bins), 0, 0.0, []
     for k, count in enumerate(counts):
         joined.append(number)
-        held += float(count)
-        if held >= FEWEST and counts[k + 1 :].sum() >= FEWEST:
-            number, held = number + 1, 0.0
-    return np.array(joined)[places]
+        weight += float(count)
+        if weight >= MIN_BIN_WEIGHT and counts[k + 1 :].sum() >= MIN_BIN_WEIGHT:
+            number, weight = number + 1, 0.0
+    return np.array(joined)[bins]
 
 
-def _spikes(ax: "Axes", chances: Array, weights: Array, colour: str, *, top: bool) -> None:
+def _spikes(ax: "Axes", probabilities: Array, weights: Array, colour: str, *, top: bool) -> None:
     """Counts of rows along the lower or the upper edge, the highest of them at a fixed height."""
-    counts, edges = np.histogram(chances, bins=SPIKES, range=(0, 1), weights=weights)
+    counts, edges = np.histogram(probabilities, bins=SPIKES, range=(0, 1), weights=weights)
     heights = SPIKE_HEIGHT * np.sqrt(counts / counts.max())
     middle = 0.5 * (edges[1:] + edges[:-1])
     begin, end = (1.02 - heights, np.full(SPIKES, 1.02)) if top else (np.full(SPIKES, -0.02), heights - 0.02)
-    seen = counts > 0
-    ax.vlines(middle[seen], begin[seen], end[seen], color=colour, linewidth=1.6)
+    positive = counts > 0
+    ax.vlines(middle[positive], begin[positive], end[positive], color=colour, linewidth=1.6)
 
 
 def predictive(fit: Any, X: Any = None, y: Any = None, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
@@ -118,52 +118,52 @@ def predictive(fit: Any, X: Any = None, y: Any = None, ax: "Canvas" = None, *, c
     return draw_predictive(predicted("predictive", fit, X, y, class_), ax)
 
 
-def draw_predictive(found: Predicted, ax: "Canvas") -> "Axes":
-    """The figure of ``predictive``, of rows that are predicted already."""
+def draw_predictive(rows: Predicted, ax: "Canvas") -> "Axes":
+    """Draw ``predictive`` from predictions."""
     ax = style.axes(ax, 2.8)
-    reach = max(REACH * float(np.quantile(np.abs(found.scores), 0.75)), 1.25)
-    low, high = max(float(found.scores.min()), -reach), min(float(found.scores.max()), reach)
-    n_bars = int(np.clip(2.5 * np.cbrt(len(found.scores)), 10, MOST_BARS))
+    reach = max(MAX_QUARTILES * float(np.quantile(np.abs(rows.scores), 0.75)), 1.25)
+    low, high = max(float(rows.scores.min()), -reach), min(float(rows.scores.max()), reach)
+    n_bars = int(np.clip(2.5 * np.cbrt(len(rows.scores)), 10, MAX_BARS))
     edges = np.linspace(min(low, -1.25), max(high, 1.25), n_bars + 1)
-    inside = np.clip(found.scores, edges[0], edges[-1])
+    inside = np.clip(rows.scores, edges[0], edges[-1])
     looks = ((False, style.GREEN, "--", "\\\\\\\\"), (True, style.VERMILION, "-", ""))
     for truth, colour, line, hatch in looks:
-        chosen = found.positive == truth
-        weights = found.weights[chosen]
+        chosen = rows.positive == truth
+        weights = rows.weights[chosen]
         counts = np.histogram(inside[chosen], bins=edges, weights=weights)[0] / weights.sum()
-        label = style.wrapped([f"{found.classes[int(truth)]} ({chosen.sum()} rows)"], style.LINE)[0][0]
+        label = style.wrapped([f"{rows.classes[int(truth)]} ({chosen.sum()} rows)"], style.LINE)[0][0]
         ax.stairs(counts, edges, color=colour, linewidth=1.4, linestyle=line, label=label)
         ax.stairs(counts, edges, fill=True, color=colour, alpha=0.25, linewidth=0)
         if hatch:
             ax.stairs(counts, edges, fill=True, facecolor="none", edgecolor=colour, hatch=hatch, linewidth=0, alpha=0.6)
     ax.axvline(0.0, color=style.INK, linewidth=0.8)
-    for margin in (-1.0, 1.0) if found.margins else ():
+    for margin in (-1.0, 1.0) if rows.margins else ():
         ax.axvline(margin, color=style.MUTED, linewidth=0.8, linestyle=":")
-    beyond = int((inside != found.scores).sum())
-    more = ["margins at ±1 dotted"] * found.margins + [f"{beyond} rows beyond the ends"] * (beyond > 0)
+    beyond = int((inside != rows.scores).sum())
+    more = ["margins at ±1 dotted"] * rows.margins + [f"{beyond} rows beyond the ends"] * (beyond > 0)
     ax.set_ylim(0, None)
-    how = " of left-out rows" if found.left_out else ""
-    label = style.wrapped([f"score{how} (positive: {found.classes[1]})"], style.LINE)[0][0]
+    source = " of left-out rows" if rows.left_out else ""
+    label = style.wrapped([f"score{source} (positive: {rows.classes[1]})"], style.LINE)[0][0]
     ax.set_xlabel("\n".join([label, *(["; ".join(more)] if more else [])]))
     ax.set_ylabel("share of the class")
-    n_columns = 2 if sum(map(len, found.classes)) < style.NAME else 1
+    n_columns = 2 if sum(map(len, rows.classes)) < style.NAME else 1
     ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=n_columns, handlelength=1.2, columnspacing=1.0)
-    return style.dress(ax, f"Distributions of the scores of {found.classes[0]} and {found.classes[1]}.")
+    return style.finish(ax, f"Distributions of the scores of {rows.classes[0]} and {rows.classes[1]}.")
 
 
-# Log odds beyond are as good as certain.
-LARGEST = 12.0
-# Rows with nearly the same log odds are counted together, in so many bins.
+# Log odds are clipped to ± this.
+MAX_LOG_ODDS = 12.0
+# Number of bins of the log odds.
 BINS = 512
 POINTS = 81
-# The curve leaves out this share of the rows at either end.
-ENDS = 0.005
-# Rows within about this many log odds are averaged, at the least.
-NARROWEST = 0.4
+# Proportion of the rows beyond the curve at either end.
+TRIMMED_SHARE = 0.005
+# Smallest bandwidth of the kernel, in log odds.
+MIN_BANDWIDTH = 0.4
 # A weak prior of a and b, of standard deviation 2, keeps them finite where rows are few.
 PRECISION = 0.25
-NORMAL = 1.959964
-STEPS = 30
+Z_95 = 1.959964
+MAX_STEPS = 30
 
 
 @final
@@ -180,39 +180,39 @@ class Curve:
 @final
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """Slope of the observed by the predicted log odds, 1 if they hold, with a 95 % interval."""
+    """Calibration slope with its 95 % interval; 1 is ideal."""
 
     value: float
     lower: float
     upper: float
 
 
-def calibration_curve(chances: Array, positive: NDArray[np.bool_], weights: Array) -> Curve:
+def calibration_curve(probabilities: Array, positive: NDArray[np.bool_], weights: Array) -> Curve:
     """Local logistic regression on the log odds, with a Gaussian kernel."""
-    x, total, hits = _counted(chances, positive, weights)
-    ends = np.interp([ENDS, 1.0 - ENDS], (np.cumsum(total) - 0.5 * total) / total.sum(), x)
-    at = np.linspace(ends[0], ends[1], POINTS) if ends[1] > ends[0] else ends[:1]
+    x, total, hits = _binned(probabilities, positive, weights)
+    ends = np.interp([TRIMMED_SHARE, 1.0 - TRIMMED_SHARE], (np.cumsum(total) - 0.5 * total) / total.sum(), x)
+    points = np.linspace(ends[0], ends[1], POINTS) if ends[1] > ends[0] else ends[:1]
     centre = float(total @ x) / total.sum()
     sd = np.sqrt(float(total @ np.square(x - centre)) / total.sum())
-    width = max(1.3 * sd * total.sum() ** -0.2, NARROWEST)
-    apart = x - at[:, None]
-    kernel = np.exp(-0.5 * np.square(apart / width))
-    shift, se = _fitted(x, apart, kernel, total, hits)
-    found = expit(at + shift + NORMAL * np.array([[0.0], [-1.0], [1.0]]) * se)
-    return Curve(expit(at), *found)
+    width = max(1.3 * sd * total.sum() ** -0.2, MIN_BANDWIDTH)
+    distances = x - points[:, None]
+    kernel = np.exp(-0.5 * np.square(distances / width))
+    shift, se = _fit_offsets(x, distances, kernel, total, hits)
+    curve = expit(points + shift + Z_95 * np.array([[0.0], [-1.0], [1.0]]) * se)
+    return Curve(expit(points), *curve)
 
 
 def calibration_slope(
-    chances: Array, positive: NDArray[np.bool_], weights: Array, groups: NDArray[np.intp] | None = None
+    probabilities: Array, positive: NDArray[np.bool_], weights: Array, groups: NDArray[np.intp] | None = None
 ) -> Slope:
-    """One logistic regression of all rows; with groups, these are the independent units of its interval."""
-    x = _log_odds(chances)
+    """Slope of a logistic recalibration model; with groups, its interval is cluster-robust."""
+    x = _log_odds(probabilities)
     Z = np.column_stack([np.ones(len(x)), x])
     theta, prior = np.array([0.0, 1.0]), PRECISION * np.eye(2)
-    for _ in range(STEPS):
+    for _ in range(MAX_STEPS):
         p = expit(Z @ theta)
-        pull = Z.T @ (weights * (positive - p)) - prior @ (theta - [0.0, 1.0])
-        step = np.linalg.solve((Z.T * (weights * p * (1.0 - p))) @ Z + prior, pull)
+        gradient = Z.T @ (weights * (positive - p)) - prior @ (theta - [0.0, 1.0])
+        step = np.linalg.solve((Z.T * (weights * p * (1.0 - p))) @ Z + prior, gradient)
         theta = theta + np.clip(step, -2.0, 2.0)
     p = expit(Z @ theta)
     H = (Z.T * (weights * p * (1.0 - p))) @ Z + prior
@@ -221,47 +221,47 @@ def calibration_slope(
         scores = Z * (weights * (positive - p))[:, None]
         sums = np.stack([np.bincount(groups, column) for column in scores.T], axis=1)
         J = sums.T @ sums
-    half = NORMAL * float(np.sqrt(np.linalg.solve(H, np.linalg.solve(H, J + prior).T)[1, 1]))
+    half = Z_95 * float(np.sqrt(np.linalg.solve(H, np.linalg.solve(H, J + prior).T)[1, 1]))
     return Slope(float(theta[1]), float(theta[1]) - half, float(theta[1]) + half)
 
 
-def _log_odds(chances: Array) -> Array:
+def _log_odds(probabilities: Array) -> Array:
     with np.errstate(divide="ignore"):
-        return np.clip(logit(chances), -LARGEST, LARGEST)
+        return np.clip(logit(probabilities), -MAX_LOG_ODDS, MAX_LOG_ODDS)
 
 
-def _counted(chances: Array, positive: NDArray[np.bool_], weights: Array) -> tuple[Array, Array, Array]:
+def _binned(probabilities: Array, positive: NDArray[np.bool_], weights: Array) -> tuple[Array, Array, Array]:
     """Log odds in bins, in order: their means, the rows in each, and those of the class."""
-    x = _log_odds(chances)
+    x = _log_odds(probabilities)
     span = float(np.ptp(x)) or 1.0
-    place = np.minimum(((x - x.min()) / span * BINS).astype(np.intp), BINS - 1)
-    sums = np.stack([np.bincount(place, one, minlength=BINS) for one in (weights * x, weights, weights * positive)])
+    bins = np.minimum(((x - x.min()) / span * BINS).astype(np.intp), BINS - 1)
+    sums = np.stack([np.bincount(bins, s, minlength=BINS) for s in (weights * x, weights, weights * positive)])
     x_sum, total, hits = sums.astype(np.float64)[:, sums[1] > 0]
     return x_sum / total, total, hits
 
 
-def _fitted(x: Array, apart: Array, kernel: Array, total: Array, hits: Array) -> tuple[Array, Array]:
+def _fit_offsets(x: Array, z: Array, kernel: Array, total: Array, hits: Array) -> tuple[Array, Array]:
     """The shift a of the log odds at each point, by Newton steps, and its standard error."""
-    a, b = np.zeros(len(apart)), np.zeros(len(apart))
-    for _ in range(STEPS):
-        p = expit(x + a[:, None] + b[:, None] * apart)
-        pull = kernel * (hits - total * p)
-        H = _moments(kernel * total * p * (1.0 - p), apart)
-        step_a, step_b = _solve(H, pull.sum(axis=1) - PRECISION * a, (pull * apart).sum(axis=1) - PRECISION * b)
+    a, b = np.zeros(len(z)), np.zeros(len(z))
+    for _ in range(MAX_STEPS):
+        p = expit(x + a[:, None] + b[:, None] * z)
+        gradient = kernel * (hits - total * p)
+        H = _moments(kernel * total * p * (1.0 - p), z)
+        step_a, step_b = _solve(H, gradient.sum(axis=1) - PRECISION * a, (gradient * z).sum(axis=1) - PRECISION * b)
         a, b = a + np.clip(step_a, -2.0, 2.0), b + np.clip(step_b, -2.0, 2.0)
-    p = expit(x + a[:, None] + b[:, None] * apart)
+    p = expit(x + a[:, None] + b[:, None] * z)
     information = total * p * (1.0 - p)
-    H, J = _moments(kernel * information, apart), _moments(np.square(kernel) * information, apart)
-    one, other = _solve(H, np.ones(len(a)), np.zeros(len(a)))  # the first row of H⁻¹
-    return a, np.sqrt(J[0] * one * one + 2.0 * J[1] * one * other + J[2] * other * other)
+    H, J = _moments(kernel * information, z), _moments(np.square(kernel) * information, z)
+    row_a, row_b = _solve(H, np.ones(len(a)), np.zeros(len(a)))  # the first row of H⁻¹
+    return a, np.sqrt(J[0] * row_a * row_a + 2.0 * J[1] * row_a * row_b + J[2] * row_b * row_b)
 
 
-def _moments(weights: Array, apart: Array) -> tuple[Array, Array, Array]:
+def _moments(weights: Array, z: Array) -> tuple[Array, Array, Array]:
     """Sums of 1, z and z², with the prior."""
-    first, second = (weights * apart).sum(axis=1), (weights * np.square(apart)).sum(axis=1)
+    first, second = (weights * z).sum(axis=1), (weights * np.square(z)).sum(axis=1)
     return weights.sum(axis=1) + PRECISION, first, second + PRECISION
 
 
-def _solve(H: tuple[Array, Array, Array], one: Array, other: Array) -> tuple[Array, Array]:
+def _solve(H: tuple[Array, Array, Array], rhs_a: Array, rhs_b: Array) -> tuple[Array, Array]:
     determinant = H[0] * H[2] - np.square(H[1])
-    return (H[2] * one - H[1] * other) / determinant, (H[0] * other - H[1] * one) / determinant
+    return (H[2] * rhs_a - H[1] * rhs_b) / determinant, (H[0] * rhs_b - H[1] * rhs_a) / determinant

@@ -1,4 +1,4 @@
-"""Whom a figure is about: one two-class fit of an estimator or a model, and rows with their scores."""
+"""From a fit, estimator or pipeline to the one two-class fit that a figure shows, and its predictions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,70 +14,70 @@ from vbsvm.results.comparison.leave_one_out import LeftOutRows, left_out_rows
 from vbsvm.results.fit import Fit
 
 
-def one_fit(what: str, fit: Any, class_: Any = None) -> Fit:
-    """The fit itself, or that of an estimator; of several classes the one that is asked for."""
+def select_fit(what: str, fit: Any, class_: Any = None) -> Fit:
+    """The fit itself, or that of an estimator, for several classes that of ``class_``."""
     fits, classes = _fits_of(what, fit)
     if len(fits) > 1:
-        return fits[_place(what, classes, class_)]
+        return fits[_class_index(what, classes, class_)]
     positive = fits[0].classes[1]
     if class_ is not None and class_ != positive:
         raise ValueError(f"{what}: there are two classes, and positive scores mean {positive!r}: leave class_ out.")
     return fits[0]
 
 
-def any_fit(what: str, fit: Any) -> Fit:
-    """The fit itself, or the first of an estimator: for what is the same in all of them."""
+def first_fit(what: str, fit: Any) -> Fit:
+    """The fit itself, or the first of an estimator, for what all classes share."""
     return _fits_of(what, fit)[0][0]
 
 
-def number_shown(what: str, top: int | None, of: int, most: int) -> int:
-    """How many of them are shown: as many as are asked for, or as many as fit into a figure."""
+def n_to_show(what: str, top: int | None, of: int, most: int) -> int:
+    """Number of items to show: ``top``, or by default up to ``most``."""
     if top is None:
         return min(of, most)
     check_count(what, top=top)
     return min(of, int(top))
 
 
-def largest(sizes: ArrayLike, count: int) -> list[int]:
-    """Places of the largest, in their own order."""
+def top_k(sizes: ArrayLike, count: int) -> list[int]:
+    """Sorted indices of the ``count`` largest values."""
     return sorted(np.argsort(-np.asarray(sizes), kind="stable")[:count].tolist())
 
 
-def require_names(what: str, terms: Any) -> None:
-    """Refuse one name where a list of them is meant."""
+def check_names(what: str, terms: Any) -> None:
+    """Reject a single name in place of a list."""
     if isinstance(terms, str):
         raise TypeError(f"{what}: terms must be a list of names, such as [{terms!r}]; got {terms!r}.")
 
 
-def _fits_of(what: str, given: Any) -> tuple[Sequence[Fit], NDArray[Any]]:
+def _fits_of(what: str, fitted: Any) -> tuple[Sequence[Fit], NDArray[Any]]:
     """All fits of an estimator and its classes; of a pipeline or a search, those of the estimator in it."""
-    last, pipelines = _last_step(given)
+    last, pipelines = _last_step(fitted)
     if hasattr(last, "fit_"):
-        names = _names(what, last, pipelines)
-        fits = last.fit_ if names is None else [_renamed(one, names) for one in last.fit_]
+        names = _column_names(what, last, pipelines)
+        fits = last.fit_ if names is None else [_renamed(fit_of_class, names) for fit_of_class in last.fit_]
         return fits, last.classes_
     if hasattr(last, "plan"):
         return [last], last.classes
-    kind = type(given).__name__
+    kind = type(fitted).__name__
     if any(hasattr(last, name) for name in ("prior", "formula", "estimator")):
         got = f"this {kind} is not fitted"
     else:
-        got = f"got {kind}" if last is given else f"this {kind} ends in {type(last).__name__}"
+        got = f"got {kind}" if last is fitted else f"this {kind} ends in {type(last).__name__}"
     raise TypeError(f"{what}: pass a fitted VBSVC, a pipeline that ends in one, or the Fit of a Model; {got}.")
 
 
-def _last_step(given: Any) -> tuple[Any, list[Any]]:
+def _last_step(fitted: Any) -> tuple[Any, list[Any]]:
     """The last step of a pipeline, or of a search's best one; and the pipelines around it, the inner ones first."""
-    found = getattr(given, "best_estimator_", given)
-    if not hasattr(found, "steps"):
-        return found, []
-    last, inner = _last_step(found.steps[-1][1])
-    return last, [*inner, found]
+    estimator = getattr(fitted, "best_estimator_", fitted)
+    if not hasattr(estimator, "steps"):
+        return estimator, []
+    last, inner = _last_step(estimator.steps[-1][1])
+    return last, [*inner, estimator]
 
 
-def _names(what: str, last: Any, pipelines: list[Any]) -> list[str] | None:
-    """Names of the columns that reach the last step of pipelines; None where it knows them itself."""
-    several = [one for one in pipelines if len(one.steps) > 1]
+def _column_names(what: str, last: Any, pipelines: list[Any]) -> list[str] | None:
+    """Column names at the last step of a pipeline, or None if that step has its own."""
+    several = [pipeline for pipeline in pipelines if len(pipeline.steps) > 1]
     if not several or hasattr(last, "feature_names_in_"):
         return None
     try:
@@ -99,25 +99,25 @@ def _renamed(fit: Fit, names: list[str]) -> Fit:
     return replace(fit, plan=replace(fit.plan, names=tuple(names)), missing_patterns=patterns)
 
 
-def _place(what: str, classes: NDArray[Any], class_: Any) -> int:
-    found = [k for k, label in enumerate(classes.tolist()) if label == class_]
-    if not found:
+def _class_index(what: str, classes: NDArray[Any], class_: Any) -> int:
+    matches = [k for k, label in enumerate(classes.tolist()) if label == class_]
+    if not matches:
         raise ValueError(
             f"{what}: choose the class to set against the rest with class_=…; there are {classes.tolist()}."
         )
-    return found[0]
+    return matches[0]
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """Scores of rows, their probability of the positive class, whether they are of it, and both classes' names.
+    """Decision values, predicted probabilities and true classes of rows for one two-class model.
 
     ``left_out`` says whether each row was predicted by a fit without it, and ``margins`` whether the loss has some.
     """
 
     scores: Array
-    chances: Array
+    probabilities: Array
     positive: NDArray[np.bool_]
     classes: tuple[str, str]
     weights: Array
@@ -125,15 +125,15 @@ class Predicted:
     margins: bool = True
 
     @staticmethod
-    def of_left_out(found: LeftOutRows, fits: Sequence[Fit], k: int = 0) -> "Predicted":
+    def from_left_out(rows: LeftOutRows, fits: Sequence[Fit], k: int = 0) -> "Predicted":
         """The rows of the fit; of several classes the k-th against the rest."""
-        one = fits[k]
-        own = 1 if len(fits) == 1 else k
-        rest = None if len(fits) > 1 else one.classes[0]
-        names = "the rest" if rest is None else str(rest), str(one.classes[1])
-        chances = np.exp(found.log_probabilities[:, own])
-        margins = not one.spec.likelihood.normalised
-        return Predicted(found.scores[:, k], chances, found.truth == own, names, found.weights, True, margins)
+        fit = fits[k]
+        column = 1 if len(fits) == 1 else k
+        negative = None if len(fits) > 1 else fit.classes[0]
+        names = "the rest" if negative is None else str(negative), str(fit.classes[1])
+        probabilities = np.exp(rows.log_probabilities[:, column])
+        margins = not fit.spec.likelihood.normalised
+        return Predicted(rows.scores[:, k], probabilities, rows.truth == column, names, rows.weights, True, margins)
 
 
 def predicted(what: str, fit: Any, X: Any = None, y: Any = None, class_: Any = None) -> Predicted:
@@ -142,41 +142,43 @@ def predicted(what: str, fit: Any, X: Any = None, y: Any = None, class_: Any = N
     Without rows, those of the fit, each as a fit without it would predict it.
     """
     if X is None:
-        return _left_out(what, fit, class_)
+        return _predicted_left_out(what, fit, class_)
     if hasattr(_last_step(fit)[0], "fit_"):
-        return _of_estimator(what, fit, X, y, class_)
-    one = one_fit(what, fit)
-    if one.reader is not None and y is None:
-        outcome = one.reader.parts.outcome
+        return _predicted_by_estimator(what, fit, X, y, class_)
+    model = select_fit(what, fit)
+    if model.reader is not None and y is None:
+        outcome = model.reader.parts.outcome
         y = frames.take(X, [outcome])[outcome]
-    if y is not None and one.classes[0] != f"not {one.classes[1]}":  # of the rest any label may be
-        _require_known(what, y, one.classes)
-    scores = np.asarray(one.decision_function(X))
-    found = _found(what, scores, one.predict_proba(X)[:, 1], y, one.classes[1], one.classes[0])
-    return replace(found, margins=not one.spec.likelihood.normalised)
+    if y is not None and model.classes[0] != f"not {model.classes[1]}":  # of the rest any label may be
+        _check_known(what, y, model.classes)
+    scores = np.asarray(model.decision_function(X))
+    rows = _from_arrays(what, scores, model.predict_proba(X)[:, 1], y, model.classes[1], model.classes[0])
+    return replace(rows, margins=not model.spec.likelihood.normalised)
 
 
-def _left_out(what: str, fit: Any, class_: Any) -> Predicted:
+def _predicted_left_out(what: str, fit: Any, class_: Any) -> Predicted:
     fits, classes = _fits_of(what, fit)
-    k = 0 if len(fits) == 1 else _place(what, classes, class_)
+    k = 0 if len(fits) == 1 else _class_index(what, classes, class_)
     try:
-        return Predicted.of_left_out(left_out_rows(fits, None), fits, k)
+        return Predicted.from_left_out(left_out_rows(fits, None), fits, k)
     except ValueError as error:
         raise ValueError(f"{what}: {error} Or pass rows whose class is known.") from error
 
 
-def _of_estimator(what: str, clf: Any, X: Any, y: Any, class_: Any) -> Predicted:
-    classes, scores, chances = clf.classes_, clf.decision_function(X), clf.predict_proba(X)
+def _predicted_by_estimator(what: str, clf: Any, X: Any, y: Any, class_: Any) -> Predicted:
+    classes, scores, probabilities = clf.classes_, clf.decision_function(X), clf.predict_proba(X)
     if y is not None:
-        _require_known(what, y, classes)
+        _check_known(what, y, classes)
     if len(classes) == 2:
-        return _found(what, scores, chances[:, 1], y, classes[1], classes[0])
-    k = _place(what, classes, class_)
+        return _from_arrays(what, scores, probabilities[:, 1], y, classes[1], classes[0])
+    k = _class_index(what, classes, class_)
     # Figures show scores in units of the margin, as for two classes.
-    return _found(what, scores[:, k] / one_fit(what, clf, class_).slope, chances[:, k], y, classes[k], None)
+    return _from_arrays(
+        what, scores[:, k] / select_fit(what, clf, class_).slope, probabilities[:, k], y, classes[k], None
+    )
 
 
-def _require_known(what: str, y: Any, classes: NDArray[Any]) -> None:
+def _check_known(what: str, y: Any, classes: NDArray[Any]) -> None:
     unknown = sorted(set(np.asarray(y).tolist()) - set(classes.tolist()), key=str)
     if unknown:
         raise ValueError(
@@ -184,7 +186,7 @@ def _require_known(what: str, y: Any, classes: NDArray[Any]) -> None:
         )
 
 
-def _found(what: str, scores: Array, chances: Array, y: Any, positive: Any, negative: Any) -> Predicted:
+def _from_arrays(what: str, scores: Array, probabilities: Array, y: Any, positive: Any, negative: Any) -> Predicted:
     if y is None:
         raise ValueError(f"{what}: pass y, the known class of each row.")
     truth = np.asarray(y)
@@ -196,4 +198,4 @@ def _found(what: str, scores: Array, chances: Array, y: Any, positive: Any, nega
             f"{what}: rows of both classes are needed; {positive!r} is the class of {is_positive.sum()} of them."
         )
     names = "the rest" if negative is None else str(negative), str(positive)
-    return Predicted(scores, chances, is_positive, names, np.ones(len(scores)))
+    return Predicted(scores, probabilities, is_positive, names, np.ones(len(scores)))

@@ -1,4 +1,4 @@
-"""The one style of all figures, and the one door to matplotlib."""
+"""The common style of all figures; no other module imports matplotlib."""
 
 import io
 import re
@@ -24,14 +24,14 @@ _COLOURS = (BLUE, VERMILION, GREEN, INK, SKY)
 _DASHES = ("-", "--", "-.", ":")
 TEXT, SMALL = 8.5, 8.0
 # Edges that a figure of rows with names has no need of.
-OF_ROWS = ("top", "right", "left")
+NO_Y_AXIS = ("top", "right", "left")
 # Inches: wider than a journal's column by a little, and as wide as the screen of a phone. Names and labels are wrapped
 # so that they fit.
 WIDTH = 3.8
 NAME, LINE = 24, 46
-# Where there are more rows than this, names would be too small to be read; and up to so many have more room.
-MOST_NAMES = 60
-FEW_ROWS = 25
+# Largest number of rows with readable names; and of rows with wider spacing.
+MAX_NAMES = 60
+MAX_LOOSE_ROWS = 25
 DPI = 200
 _ALT_TEXTS: "WeakKeyDictionary[Axes, str]" = WeakKeyDictionary()
 
@@ -48,8 +48,8 @@ def axes(ax: Any, height: float, width: float = WIDTH) -> "Axes":
     return ax.subplots()
 
 
-def dress(ax: "Axes", alt: str = "", *, hidden: tuple[str, ...] = ("top", "right")) -> "Axes":
-    """Small print, quiet lines, and no frame where none is needed; ``alt`` says in words what is shown."""
+def finish(ax: "Axes", alt: str = "", *, hidden: tuple[str, ...] = ("top", "right")) -> "Axes":
+    """Apply the common style to axes; ``alt`` is their alternative text."""
     if alt:
         _ALT_TEXTS[ax] = alt
     ax.spines[list(hidden)].set_visible(False)
@@ -65,20 +65,20 @@ def dress(ax: "Axes", alt: str = "", *, hidden: tuple[str, ...] = ("top", "right
     return ax
 
 
-def look(k: int) -> tuple[str, str]:
-    """Colour and dashes of the k-th of several lines; both change, so that no two of twenty are alike."""
+def line_style(k: int) -> tuple[str, str]:
+    """Colour and dashes of the k-th line; combinations repeat after twenty."""
     return _COLOURS[k % len(_COLOURS)], _DASHES[k % len(_DASHES)]
 
 
-def plain(text: object) -> str:
-    """Text as it is: matplotlib would take dollars for mathematics, and what can't be printed has no place."""
+def escape(text: object) -> str:
+    """Text with dollar signs escaped and unprintable characters replaced, for matplotlib."""
     return "".join(char if char.isprintable() else " " for char in str(text)).replace("$", r"\$")
 
 
 def wrapped(names: Sequence[object], width: int = NAME) -> tuple[list[str], int]:
-    """Names in lines of this many characters, and the most lines that one of them has."""
+    """Names wrapped to a width, and the largest number of lines."""
     lines = [_lines(str(name), width) for name in names]
-    return ["\n".join(map(plain, one)) for one in lines], max((len(one) for one in lines), default=1)
+    return ["\n".join(map(escape, part)) for part in lines], max((len(part) for part in lines), default=1)
 
 
 def _lines(name: str, width: int) -> list[str]:
@@ -87,17 +87,17 @@ def _lines(name: str, width: int) -> list[str]:
     return [line.replace("\u200b ", "").rstrip("\u200b") for line in textwrap.wrap(parts, width)] or [""]
 
 
-def rows(names: Sequence[object]) -> tuple[list[str], float, float]:
-    """Names beside the rows of a figure; the inches that all rows need, with an axis below, and that each does."""
-    found, n_lines = wrapped(names)
-    row = 0.125 * n_lines + (0.05 if len(names) <= FEW_ROWS else 0.01)
-    return found, 0.9 + row * len(names), row
+def row_labels(names: Sequence[object]) -> tuple[list[str], float, float]:
+    """Wrapped row labels, the height of the figure, and the height of a row (inches)."""
+    labels, n_lines = wrapped(names)
+    row = 0.125 * n_lines + (0.05 if len(names) <= MAX_LOOSE_ROWS else 0.01)
+    return labels, 0.9 + row * len(names), row
 
 
-def beside(ax: "Axes", row: float, text: str) -> None:
-    """A few letters right of a row."""
-    place: Any = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
-    ax.annotate(text, (1.0, row), (4, 0), fontsize=SMALL, color=INK, annotation_clip=False, **place)
+def annotate_row(ax: "Axes", row: float, text: str) -> None:
+    """Write a short text to the right of a row."""
+    settings: Any = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
+    ax.annotate(text, (1.0, row), (4, 0), fontsize=SMALL, color=INK, annotation_clip=False, **settings)
 
 
 def alt_text(figure: Any) -> str:
@@ -108,8 +108,8 @@ def alt_text(figure: Any) -> str:
     figure : matplotlib Axes or Figure
         What a function of ``vbsvm.plots`` has drawn.
     """
-    found = getattr(figure, "axes", [figure])
-    return " ".join(_ALT_TEXTS[ax] for ax in (found if isinstance(found, list) else [figure]) if ax in _ALT_TEXTS)
+    all_axes = getattr(figure, "axes", [figure])
+    return " ".join(_ALT_TEXTS[ax] for ax in (all_axes if isinstance(all_axes, list) else [figure]) if ax in _ALT_TEXTS)
 
 
 def save(figure: Any, path: Any, **settings: Any) -> None:
@@ -132,8 +132,8 @@ def save(figure: Any, path: Any, **settings: Any) -> None:
     figure.savefig(path, **{"dpi": DPI, **metadata, **settings})
 
 
-def left_out(n_shown: int, total: int, which: str) -> str:
-    """A line that says how many are shown, where not all are."""
+def shown_note(n_shown: int, total: int, which: str) -> str:
+    """Note "n of total shown", or empty if all are."""
     return f"\n{n_shown} of {total} shown, {which}" if n_shown < total else ""
 
 

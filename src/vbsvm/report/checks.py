@@ -1,4 +1,4 @@
-"""Checks of a fit in plain language, good or to be looked at; and what to know before trusting it."""
+"""Checks of a fit, passed or not, and its limitations, as sentences."""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,112 +17,110 @@ from vbsvm.results.covariance import covariance, margin_warning
 from vbsvm.results.effects.check import misfit, quantile_bins
 from vbsvm.results.fit import Fit
 
-FEW_ROWS = 10
-FEW_GROUPS = 5
-# Above this share of missing values the coefficient of a column says more about the model than about the column.
-MUCH = 0.3
-# A class is hardly ever predicted where it is in fewer predictions than this share of its rows.
-HARDLY = 0.1
-# A difference counts if it is larger than so many standard errors.
-CLEAR = 2.0
+MIN_CLASS_ROWS = 10
+MIN_GROUPS = 5
+# Above this proportion of missing values the coefficient of a column depends mostly on the model.
+MAX_MISSING_SHARE = 0.3
+# A class is hardly ever predicted if its predictions are fewer than this proportion of its rows.
+MIN_PREDICTED_SHARE = 0.1
+# A difference is clear if it exceeds this many standard errors.
+CLEAR_Z = 2.0
 # Slopes of the log odds within these are good enough for most uses.
-GOOD_SLOPES = 0.8, 1.25
+ACCEPTABLE_SLOPES = 0.8, 1.25
 HINGE = (
-    "With a hinge loss this can happen even if inputs are associated with the outcome: coefficients near 0 do not rule "
-    'out an association. If the classes differ in size, fit again with class_weight="balanced", or in a formula with '
-    "weights."
+    "With a hinge loss this can happen even if inputs are associated with the outcome: coefficients near 0 do not "
+    'rule out an association. If the classes differ in size, fit again with class_weight="balanced", or in a formula '
+    "with weights."
 )
-FLATTERED = (
+OPTIMISTIC = (
     "among so many inputs for so few rows this makes the model look much better than it is. Fit it within "
     "cross-validation, where each fold chooses anew."
 )
-# A mean probability this far from the share is off, if it is by more than chance.
-OFF = 0.03
+# Tolerated difference between the mean predicted probability and the observed proportion.
+MAX_MEAN_ERROR = 0.03
 
 
-def of_fit(fit: Fit) -> Iterator[Check]:
-    """What of the data asks for care, and how the fit ended."""
+def fit_checks(fit: Fit) -> Iterator[Check]:
+    """Checks of the data (class and group sizes, missing values) and of convergence."""
     if fit.facts is not None:
         for label, rows in zip(fit.classes, fit.facts.rows, strict=True):
-            if label is not None and rows < FEW_ROWS:
+            if label is not None and rows < MIN_CLASS_ROWS:
                 yield Check(False, f"The class {label!s} has only {rows} rows.")
     if fit.missing_patterns is not None:
         total = fit.missing_patterns.total
-        much = [name for name, count in fit.missing_patterns.by_column.items() if count > MUCH * total]
+        much = [name for name, count in fit.missing_patterns.by_column.items() if count > MAX_MISSING_SHARE * total]
         if much:
-            said = f"More than {100 * MUCH:.0f} % of the values are missing in {names(much)}."
-            yield Check(False, f"{said} Do not interpret their coefficients without a sensitivity analysis.")
+            text = f"More than {100 * MAX_MISSING_SHARE:.0f} % of the values are missing in {names(much)}."
+            yield Check(False, f"{text} Do not interpret their coefficients without a sensitivity analysis.")
     for factor in fit.plan.factors:
-        if len(factor.levels) < FEW_GROUPS:
+        if len(factor.levels) < MIN_GROUPS:
             yield Check(
                 False,
-                f"{factor.name} has only {len(factor.levels)} groups: they carry little information about the spread "
-                "between groups, and the prior influences it.",
+                f"{factor.name} has only {len(factor.levels)} groups: they carry little information about the "
+                "spread between groups, and the prior influences it.",
             )
     if margin_warning(fit):
         yield Check(False, margin_warning(fit))
     yield from (Check(good, text) for good, text in display.convergence(fit.history))
 
 
-def of_predictions(evaluation: Evaluation, *, hinge: bool) -> Iterator[Check]:
-    """Whether all classes are predicted; whether the model beats the shares of the classes, and simple rivals."""
+def prediction_checks(evaluation: Evaluation, *, hinge: bool) -> Iterator[Check]:
+    """Whether all classes are predicted, and whether the model beats the base rates and simple baselines."""
     collapsed = list(_collapsed(evaluation, hinge=hinge))
     yield from collapsed
-    own, shares = evaluation.own, evaluation.in_shares
-    wrong, base = evaluation.leading(own), evaluation.leading(shares)
-    said = f"{_told(evaluation, own)}{' when left out' if evaluation.left_out else ''}"
-    better = _clearly(evaluation, base, wrong)
-    loss = _clearly(evaluation, shares.log_loss, own.log_loss)
-    losses = f"log-loss {own.log_loss.value:.3f} against {shares.log_loss.value:.3f}"
-    beside = f"if all are called {evaluation.most_common}"
-    if evaluation.flattered:
-        yield Check(False, f"{said[0].upper()}{said[1:]}, but the inputs were chosen with all rows: {FLATTERED}")
+    model, shares = evaluation.model, evaluation.base_rates
+    wrong, base = evaluation.primary(model), evaluation.primary(shares)
+    errors = f"{_error_text(evaluation, model)}{' when left out' if evaluation.left_out else ''}"
+    better = _is_clearly_smaller(evaluation, base, wrong)
+    loss = _is_clearly_smaller(evaluation, shares.log_loss, model.log_loss)
+    losses = f"log-loss {model.log_loss.value:.3f} against {shares.log_loss.value:.3f}"
+    baseline = f"if all are called {evaluation.most_common}"
+    if evaluation.optimistic:
+        yield Check(False, f"{errors[0].upper()}{errors[1:]}, but the inputs were chosen with all rows: {OPTIMISTIC}")
     elif better:
-        yield Check(True, f"The model predicts: {said}, against {percent(base.value, 1)} {beside}.")
+        yield Check(True, f"The model predicts: {errors}, against {percent(base.value, 1)} {baseline}.")
     elif loss:
-        text = (
-            f"No clearly fewer rows are wrong ({said}, against {percent(base.value, 1)} {beside}), but probabilities "
-        )
-        yield Check(not hinge, f"{text}tell rows apart: {losses}.")
+        text = f"No clearly fewer rows are wrong ({errors}, against {percent(base.value, 1)} {baseline})"
+        yield Check(not hinge, f"{text}, but probabilities tell rows apart: {losses}.")
     else:
         text = "The model predicts no better than the shares of the classes"
-        yield Check(False, f"{text}: {said}, against {percent(base.value, 1)} {beside}; {losses}.")
-    if (better or not collapsed) and not evaluation.flattered:
-        yield from _beside_rivals(evaluation)
+        yield Check(False, f"{text}: {errors}, against {percent(base.value, 1)} {baseline}; {losses}.")
+    if (better or not collapsed) and not evaluation.optimistic:
+        yield from _compared_with_baselines(evaluation)
 
 
-def _beside_rivals(evaluation: Evaluation) -> Iterator[Check]:
-    for name, rival in evaluation.others.items():
-        numbers = f"{_told(evaluation, evaluation.own)} against {percent(evaluation.leading(rival).value, 1)}"
-        if _clearly(evaluation, evaluation.leading(rival), evaluation.leading(evaluation.own)):
+def _compared_with_baselines(evaluation: Evaluation) -> Iterator[Check]:
+    for name, rival in evaluation.baselines.items():
+        numbers = f"{_error_text(evaluation, evaluation.model)} against {percent(evaluation.primary(rival).value, 1)}"
+        if _is_clearly_smaller(evaluation, evaluation.primary(rival), evaluation.primary(evaluation.model)):
             yield Check(True, f"It does better than {name}: {numbers}.")
-        elif _clearly(evaluation, rival.log_loss, evaluation.own.log_loss):
-            loss = f"{evaluation.own.log_loss.value:.3f} against {rival.log_loss.value:.3f}"
+        elif _is_clearly_smaller(evaluation, rival.log_loss, evaluation.model.log_loss):
+            loss = f"{evaluation.model.log_loss.value:.3f} against {rival.log_loss.value:.3f}"
             yield Check(True, f"It does better than {name} by its probabilities: log-loss {loss}.")
         else:
             yield Check(False, f"It does not clearly do better than {name}: {numbers}.")
 
 
 def _collapsed(evaluation: Evaluation, *, hinge: bool) -> Iterator[Check]:
-    """Classes that are never predicted, or hardly ever."""
+    """Classes predicted for less than ``MIN_PREDICTED_SHARE`` of their weight."""
     rows = evaluation.rows
     for k, label in enumerate(evaluation.classes):
-        there, predicted = (float(rows.weights[one == k].sum()) for one in (rows.truth, rows.decided))
-        if predicted >= HARDLY * there:
+        observed, predicted = (float(rows.weights[classes == k].sum()) for classes in (rows.truth, rows.decided))
+        if predicted >= MIN_PREDICTED_SHARE * observed:
             continue
         others = [name for j, name in enumerate(evaluation.classes) if j != k]
         if not predicted and len(others) == 1:
-            text = f"The model predicts one class: all rows are called {others[0]}, although {there:g} are {label}."
+            text = f"The model predicts one class: all rows are called {others[0]}, although {observed:g} are {label}."
         else:
-            text = f"Hardly any row is called {label}: {predicted:g}, although {there:g} are."
+            text = f"Hardly any row is called {label}: {predicted:g}, although {observed:g} are."
         if hinge:
             yield Check(False, f"{text} {HINGE}")
         else:
             yield Check(False, f"{text} Where a class is rare, that is to be expected: use the probabilities.")
 
 
-def of_separation(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[Check]:
-    """Whether some class is separated from the rest without an error."""
+def separation_checks(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[Check]:
+    """Whether some class is completely separated from the rest."""
     for k, fit in enumerate(fits):
         sides, positive = evaluation.rows.fitted[:, k] > 0, evaluation.rows.truth == (1 if len(fits) == 1 else k)
         if (sides == positive).all() and not fit.history.separable:
@@ -134,53 +132,55 @@ def of_separation(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[Check
             )
 
 
-def of_calibration(evaluation: Evaluation, found: Sequence[Predicted]) -> Iterator[Check]:
-    """Whether probabilities are right on average, and as extreme as they should be; nothing of flattered ones."""
-    if evaluation.flattered:
+def calibration_checks(evaluation: Evaluation, predicted: Sequence[Predicted]) -> Iterator[Check]:
+    """Calibration in the large and calibration slope; nothing for optimistic predictions."""
+    if evaluation.optimistic:
         return
-    groups = max(evaluation.rows.groups.values(), key=lambda one: int(one.max()), default=None)
-    checks = [_calibration(one, groups) for one in found]
+    groups = max(evaluation.rows.groups.values(), key=lambda rows: int(rows.max()), default=None)
+    checks = [_calibration(rows, groups) for rows in predicted]
     if len(checks) == 1 or not all(check.good for check in checks):
         several = len(checks) > 1
-        for one, check in zip(found, checks, strict=True):
+        for rows, check in zip(predicted, checks, strict=True):
             if not several or not check.good:
-                yield Check(check.good, f"{one.classes[1]}: {check.text}" if several else check.text)
+                yield Check(check.good, f"{rows.classes[1]}: {check.text}" if several else check.text)
         return
     yield Check(True, f"Probabilities of all {len(checks)} classes are calibrated.")
 
 
-def _calibration(found: Predicted, groups: NDArray[np.intp] | None) -> Check:
-    slope = calibration_slope(found.chances, found.positive, found.weights, groups)
-    told = f"the slope of the log odds is {slope.value:.2f} (95 % interval {slope.lower:.2f} to {slope.upper:.2f})"
-    told = told.replace("-", "−") + ", and 1 is right"
-    predicted, observed = (float(np.average(one, weights=found.weights)) for one in (found.chances, found.positive))
-    average = f"on average {percent(predicted, 1)} are predicted as {found.classes[1]}, and {percent(observed, 1)} are"
-    chance = CLEAR * np.sqrt(observed * (1.0 - observed) / found.weights.sum())
-    if abs(predicted - observed) > max(OFF, chance):
-        return Check(False, f"Probabilities are off: {average}; {told}.")
-    if slope.upper < 1.0 and slope.value < GOOD_SLOPES[0]:
-        return Check(False, f"Probabilities are too extreme: {told}; {average}.")
-    if slope.lower > 1.0 and slope.value > GOOD_SLOPES[1]:
-        return Check(False, f"Probabilities are too timid: {told}; {average}.")
-    units, positive = [] if groups is None else [groups], found.positive.astype(np.float64)
-    part = misfit(quantile_bins(found.chances), found.chances, positive, found.weights, units)
+def _calibration(rows: Predicted, groups: NDArray[np.intp] | None) -> Check:
+    slope = calibration_slope(rows.probabilities, rows.positive, rows.weights, groups)
+    text = f"the slope of the log odds is {slope.value:.2f} (95 % interval {slope.lower:.2f} to {slope.upper:.2f})"
+    text = text.replace("-", "−") + ", and 1 is right"
+    predicted, observed = (
+        float(np.average(values, weights=rows.weights)) for values in (rows.probabilities, rows.positive)
+    )
+    average = f"on average {percent(predicted, 1)} are predicted as {rows.classes[1]}, and {percent(observed, 1)} are"
+    chance = CLEAR_Z * np.sqrt(observed * (1.0 - observed) / rows.weights.sum())
+    if abs(predicted - observed) > max(MAX_MEAN_ERROR, chance):
+        return Check(False, f"Probabilities are off: {average}; {text}.")
+    if slope.upper < 1.0 and slope.value < ACCEPTABLE_SLOPES[0]:
+        return Check(False, f"Probabilities are too extreme: {text}; {average}.")
+    if slope.lower > 1.0 and slope.value > ACCEPTABLE_SLOPES[1]:
+        return Check(False, f"Probabilities are too timid: {text}; {average}.")
+    units, positive = [] if groups is None else [groups], rows.positive.astype(np.float64)
+    part = misfit(quantile_bins(rows.probabilities), rows.probabilities, positive, rows.weights, units)
     if part is not None:
-        where = f"mean predicted probability {percent(part.predicted, 1)}, observed {percent(part.observed, 1)}"
-        return Check(False, f"Probabilities are not calibrated: in a fifth of the observations {where}; {average}.")
+        means = f"mean predicted probability {percent(part.predicted, 1)}, observed {percent(part.observed, 1)}"
+        return Check(False, f"Probabilities are not calibrated: in a fifth of the observations {means}; {average}.")
     if slope.lower <= 0.0:
-        return Check(True, f"Probabilities are right on average, but hardly tell rows apart: {average}; {told}.")
+        return Check(True, f"Probabilities are right on average, but hardly tell rows apart: {average}; {text}.")
     sure = "" if slope.upper - slope.lower < 1.0 else ", as far as these observations tell"
-    return Check(True, f"Probabilities are calibrated{sure}: {average}; {told}.")
+    return Check(True, f"Probabilities are calibrated{sure}: {average}; {text}.")
 
 
-def _clearly(evaluation: Evaluation, larger: Measure, smaller: Measure) -> bool:
-    """Whether one measure is smaller than the other by more than chance."""
+def _is_clearly_smaller(evaluation: Evaluation, larger: Measure, smaller: Measure) -> bool:
+    """Whether the difference of two measures exceeds ``CLEAR_Z`` standard errors."""
     difference = larger - smaller
-    return difference.value > CLEAR * evaluation.se(difference)
+    return difference.value > CLEAR_Z * evaluation.se(difference)
 
 
-def _told(evaluation: Evaluation, of_fit: LeftOutPredictions) -> str:
-    value = percent(evaluation.leading(of_fit).value, 1)
+def _error_text(evaluation: Evaluation, of_fit: LeftOutPredictions) -> str:
+    value = percent(evaluation.primary(of_fit).value, 1)
     return f"a balanced error of {value}" if evaluation.weighted else f"{value} of rows are wrong"
 
 
@@ -194,7 +194,7 @@ PSEUDO_LIKELIHOOD = Limitation(
 
 
 def limitations(fit: Fit) -> Iterator[Limitation]:
-    """All that applies to a fit."""
+    """Limitations that apply to a fit."""
     notes = fit.posterior.notes
     if not fit.spec.likelihood.normalised:
         yield PSEUDO_LIKELIHOOD
@@ -213,14 +213,14 @@ def _probabilities(fit: Fit) -> Iterator[Limitation]:
     if fit.spec.likelihood.normalised:
         yield Limitation(
             "Probabilities",
-            "Probabilities are those of the model, averaged over the posterior: they are right if scores are linear in "
-            f"the columns. The figure of calibration shows whether they are.{groups}",
+            "Probabilities are those of the model, averaged over the posterior: they are right if scores are "
+            f"linear in the columns. The figure of calibration shows whether they are.{groups}",
         )
     elif fit._link is None:
         yield Limitation(
             "Probabilities are not calibrated",
-            "This fit is of an older version: its probabilities are the normalised pseudo-likelihood, and mostly too "
-            "close to 0 or 1. Fit it again.",
+            "This fit is of an older version: its probabilities are the normalised pseudo-likelihood, and mostly "
+            "too close to 0 or 1. Fit it again.",
         )
     else:
         yield Limitation(
@@ -241,14 +241,15 @@ def _missing(fit: Fit) -> Iterator[Limitation]:
         if inputs.settings.labels == LIKELIHOOD and not fit.spec.likelihood.normalised:
             yield Limitation(
                 "Columns with many missing values are overrated",
-                "Missing values are inferred from the label, too, which favours large coefficients: do not trust the "
-                'coefficient of a column with many missing values. The default, labels="regressor", does not do this.',
+                "Missing values are inferred from the label, too, which favours large coefficients: do not trust "
+                'the coefficient of a column with many missing values. The default, labels="regressor", does not '
+                "do this.",
             )
         elif inputs.settings.labels == NONE:
             yield Limitation(
                 "Columns with many missing values are underrated",
-                "The distribution of the inputs was learned without the labels: coefficients of columns with missing "
-                'values are shrunk. The default, labels="regressor", does not do this.',
+                "The distribution of the inputs was learned without the labels: coefficients of columns with "
+                'missing values are shrunk. The default, labels="regressor", does not do this.',
             )
         yield Limitation(
             "Normality",
@@ -265,6 +266,6 @@ def _missing(fit: Fit) -> Iterator[Limitation]:
     else:
         yield Limitation(
             "Missing at random",
-            "Given the known values of a row, whether a value is missing is assumed not to depend on the value. The "
-            "data cannot confirm this: sensitivity(…) shows how the results change if it is wrong.",
+            "Given the known values of a row, whether a value is missing is assumed not to depend on the value. "
+            "The data cannot confirm this: sensitivity(…) shows how the results change if it is wrong.",
         )

@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 from vbsvm.base import printing
 from vbsvm.base.cached import new_lock
 from vbsvm.plots import style
-from vbsvm.storage.atomic import replacing
+from vbsvm.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from vbsvm.plots.style import Figure
 
 
-FEWEST_SORTED = 6
+MIN_SORTABLE_ROWS = 6
 # Tables with more columns or rows need the whole width, and scroll on a phone; others are stacked there.
-MOST_STACKED = 6, 15
+MAX_STACKED = 6, 15
 
 
 @final
@@ -55,16 +55,16 @@ def number(value: float, text: str) -> Cell:
 
 def cells(*rows: Iterable[Cell | str | float]) -> tuple[tuple[Cell, ...], ...]:
     """The rows of a table, in which what is no cell yet becomes one."""
-    return tuple(tuple(one if isinstance(one, Cell) else cell(one) for one in row) for row in rows)
+    return tuple(tuple(value if isinstance(value, Cell) else cell(value) for value in row) for row in rows)
 
 
 def share(part: float, whole: float) -> Cell:
-    """A share in per cent."""
+    """Table cell with a proportion in per cent."""
     return Cell(percent(part, whole), part / whole)
 
 
 def percent(part: float, whole: float) -> str:
-    """A share in per cent, as text."""
+    """Proportion in per cent, as text."""
     return f"{100 * part / whole:.1f} %"
 
 
@@ -107,8 +107,8 @@ class Table:
 
     @property
     def sortable(self) -> bool:
-        """Whether there is something to sort."""
-        return len(self.rows) >= FEWEST_SORTED and bool(self.head)
+        """Whether the table has enough rows for sorting."""
+        return len(self.rows) >= MIN_SORTABLE_ROWS and bool(self.head)
 
     @property
     def short(self) -> str:
@@ -118,7 +118,7 @@ class Table:
     @property
     def wide(self) -> bool:
         """Whether it needs the whole width of a page."""
-        return len(self.head) > MOST_STACKED[0] or len(self.rows) > MOST_STACKED[1]
+        return len(self.head) > MAX_STACKED[0] or len(self.rows) > MAX_STACKED[1]
 
     def numeric(self, column: int) -> bool:
         """Whether a column holds numbers."""
@@ -138,7 +138,7 @@ class Picture:
 @final
 @dataclass(frozen=True)
 class Figures:
-    """The few numbers that matter most, each with what it is."""
+    """Key figures, each with its label."""
 
     pairs: tuple[tuple[str, str], ...]
     kind: str = "figures"
@@ -147,7 +147,7 @@ class Figures:
 @final
 @dataclass(frozen=True)
 class Check:
-    """What a check found, in words."""
+    """Result of a check."""
 
     good: bool
     text: str
@@ -178,21 +178,23 @@ class Section:
 
     @property
     def picture(self) -> Picture | None:
-        """The figure that stands beside the words of a section, if there is one only."""
-        found = [block for block in self.blocks if isinstance(block, Picture)]
-        return found[0] if len(found) == 1 else None
+        """The figure of a section that has exactly one, or None."""
+        pictures = [block for block in self.blocks if isinstance(block, Picture)]
+        return pictures[0] if len(pictures) == 1 else None
 
     @property
     def words(self) -> list[Block]:
-        """What stands beside the figure, or before and between several."""
+        """Blocks next to the figure; all blocks if there is not exactly one."""
         return [
-            one for one in self.blocks if self.picture is None or (not _takes_width(one) and one is not self.picture)
+            block
+            for block in self.blocks
+            if self.picture is None or (not _takes_width(block) and block is not self.picture)
         ]
 
     @property
     def below(self) -> list[Block]:
-        """What stands below a figure and the words beside it."""
-        return [] if self.picture is None else [one for one in self.blocks if _takes_width(one)]
+        """Wide tables below the figure."""
+        return [] if self.picture is None else [block for block in self.blocks if _takes_width(block)]
 
 
 def _takes_width(block: Block) -> bool:
@@ -254,7 +256,7 @@ def _attribute(name: str, value: str, key: str) -> str:
         value = re.sub(r"font-family: [^;]*(; )?", "", value)
         value = re.sub(r"font: [^;]*?(\d[\d.]*px)[^;]*", r"font-size: \1", value)
     if name in ("style", "fill", "stroke"):
-        value = re.sub(r"#[0-9a-f]{6}\b", lambda found: _VARIABLES.get(found[0], found[0]), value)
+        value = re.sub(r"#[0-9a-f]{6}\b", lambda match: _VARIABLES.get(match[0], match[0]), value)
     return value
 
 
@@ -274,15 +276,15 @@ def document(title: str, sections: Sequence[Section]) -> str:
     return printing.visible_lines(page)
 
 
-def place(path: Path, text: str) -> Path:
-    """Write a file, or replace it, at once or not at all."""
-    with replacing(path) as file:
+def write_page(path: Path, text: str) -> Path:
+    """Write or replace a file atomically."""
+    with atomic_write(path) as file:
         file.write(text.encode("utf-8", "replace"))
     return path
 
 
-def require_parts() -> None:
-    """Refuse to begin where a page could not be written in the end."""
+def check_dependencies() -> None:
+    """Raise early if jinja2 or matplotlib is missing."""
     _environment()
     style.new_figure()
 

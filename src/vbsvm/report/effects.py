@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
     from vbsvm.results.fit import Fit
 
-# Inputs that are looked at, and that are shown: those whose probabilities differ most.
-MOST_TRIED, MOST_SHOWN = 8, 4
+# Numbers of inputs tried, and shown: those with the largest range of probabilities.
+MAX_TRIED, MAX_SHOWN = 8, 4
 # Over more rows averages take longer than a page should.
-MOST_ROWS = 100_000
+MAX_ROWS = 100_000
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Owner:
-    """Whose effects are shown: a fit or an estimator, rows where these are given, and which spread."""
+    """Fit or estimator whose marginal effects are shown, with optional data and type of standard error."""
 
     of: AverageEffects
     data: Any = None
@@ -39,12 +39,12 @@ class Owner:
         return {name for factor in fits[0].plan.factors for name in factor.columns}
 
     def subject(self) -> Subject | None:
-        """The models and their rows; None where the rows are not at hand, or too many."""
+        """The models and their rows, or None if these are not in memory or too many."""
         try:
-            found = self.of._effects_subject(self.data, None, self.covariance)
+            subject = self.of._effects_subject(self.data, None, self.covariance)
         except (ValueError, TypeError):  # no rows, or rows that can't be averaged over
             return None
-        return found if len(found.rows.weights) <= MOST_ROWS else None
+        return subject if len(subject.rows.weights) <= MAX_ROWS else None
 
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Effects of the main inputs by name; none where there are no rows."""
@@ -52,20 +52,20 @@ class Owner:
         if subject is None:
             return {}
         fits: Any = subject.models.fits
-        tried = self._candidates(fits[0], subject.rows)
+        candidates = self._candidates(fits[0], subject.rows)
         chosen: dict[str, Any] = {"data": self.data, "covariance": self.covariance}
-        found = {name: self.of._effects_table(name, None, **chosen)[1] for name in tried}
-        spans = {name: float(np.ptp(table["estimate"].to_numpy(dtype=float))) for name, table in found.items()}
-        shown = sorted(found, key=lambda name: -spans[name])[:MOST_SHOWN]
-        return {name: found[name] for name in tried if name in shown}
+        effects = {name: self.of._effects_table(name, None, **chosen)[1] for name in candidates}
+        spans = {name: float(np.ptp(table["estimate"].to_numpy(dtype=float))) for name, table in effects.items()}
+        shown = sorted(effects, key=lambda name: -spans[name])[:MAX_SHOWN]
+        return {name: effects[name] for name in candidates if name in shown}
 
     def _candidates(self, fit: "Fit", rows: EffectRows) -> list[str]:
-        """Inputs that are worth a look: of many, the first in a formula, or those with the largest coefficients."""
+        """Inputs to try: the first of a formula, or those with the largest standardised coefficients."""
         names = [name for name in rows.names if name not in self.grouping]
         if owners := rows.owners:
             size = np.abs(fit.coef * fit.plan.recipe.spread[: fit.plan.n_shown])
             names = list(dict.fromkeys(owners[k] for k in np.argsort(-size, kind="stable")))
-        return [name for name in names[:MOST_TRIED] if _is_shown(rows, name)]
+        return [name for name in names[:MAX_TRIED] if _is_shown(rows, name)]
 
 
 def _is_shown(rows: EffectRows, name: str) -> bool:
@@ -77,15 +77,15 @@ def _is_shown(rows: EffectRows, name: str) -> bool:
 
 
 def section(owner: Owner, key: str) -> Section | None:
-    """A figure with a panel for each of the main inputs, and the numbers; None where there is nothing to show."""
+    """Section with a figure and table of marginal effects of the main inputs, or None."""
     tables = owner.tables()
     if not tables:
         return None
     text = Text(
-        "Average predicted probabilities: all rows get the value in question and keep their other inputs, and what is "
-        "predicted for them is averaged." + (" Rows keep their groups." if owner.grouping else "")
+        "Average predicted probabilities: all rows get the value in question and keep their other inputs, and "
+        "what is predicted for them is averaged." + (" Rows keep their groups." if owner.grouping else "")
     )
-    cautions = [Check(False, one.attrs["caution"]) for one in tables.values() if "caution" in one.attrs]
+    cautions = [Check(False, frame.attrs["caution"]) for frame in tables.values() if "caution" in frame.attrs]
     with mute_warnings(ReliabilityWarning):  # the page says it
         figures = [_panel(owner, name, f"{key}-effect{k}") for k, name in enumerate(tables)]
     body = [row for name, table in tables.items() for row in _rows(name, table)]

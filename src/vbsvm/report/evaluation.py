@@ -1,4 +1,4 @@
-"""How well a fit predicts: its rows as fits without them predict them, or rows that were given, beside baselines.
+"""Evaluation of predictions of left-out or given rows, compared with baselines.
 
 Baselines cost next to nothing, and are left out too. One input alone is a linear discriminant of its normal scores, so
 that neither skewness nor outliers hurt it. It is chosen, and its means and variance are known, without the row that it
@@ -25,7 +25,7 @@ from vbsvm.results.fit import Fit
 from vbsvm.results.fit_predictions import odds_scores
 
 # Rows × inputs up to which single inputs are tried.
-MOST_NUMBERS = 10_000_000
+MAX_NUMBERS = 10_000_000
 # Of the share of all rows, in numbers of rows, where the others of a group are asked.
 PRIOR_ROWS = 1.0
 
@@ -39,10 +39,10 @@ class KnownRows:
     offsets: Array
 
     def predicted(self, name: str, log_chances: Array) -> LeftOutPredictions:
-        """Losses of rows with these log probabilities (rows × classes); classes that weigh more are chosen sooner."""
+        """Predictions from log probabilities (rows × classes); class weights shift the decision."""
         rows = self.rows
         decided = (log_chances - self.offsets).argmax(axis=1)
-        return of_rows(name, replace(rows, log_probabilities=log_chances, decided=decided))
+        return losses(name, replace(rows, log_probabilities=log_chances, decided=decided))
 
     @property
     def shares(self) -> Array:
@@ -51,34 +51,34 @@ class KnownRows:
         return totals / totals.sum()
 
 
-def of_rows(name: str, rows: LeftOutRows) -> LeftOutPredictions:
-    """Losses of rows, whose classes are numbers."""
-    own = rows.log_probabilities[np.arange(len(rows.truth)), rows.truth]
+def losses(name: str, rows: LeftOutRows) -> LeftOutPredictions:
+    """Predictions of rows, with integer classes, as ``LeftOutPredictions``."""
+    log_probability = rows.log_probabilities[np.arange(len(rows.truth)), rows.truth]
     numbers = np.arange(len(rows.truth)) if rows.rows is None else rows.rows
-    return LeftOutPredictions(name, numbers, rows.truth, rows.weights, rows.decided, own, rows.groups)
+    return LeftOutPredictions(name, numbers, rows.truth, rows.weights, rows.decided, log_probability, rows.groups)
 
 
-def shares_alone(known: KnownRows) -> LeftOutPredictions:
-    """Every row gets the shares of the classes, and so the most common class."""
+def predict_base_rates(known: KnownRows) -> LeftOutPredictions:
+    """Baseline: the class proportions are predicted for every row."""
     with np.errstate(divide="ignore"):
-        chances = np.broadcast_to(np.log(known.shares), known.rows.log_probabilities.shape)
-    return known.predicted("shares", chances)
+        log_probabilities = np.broadcast_to(np.log(known.shares), known.rows.log_probabilities.shape)
+    return known.predicted("shares", log_probabilities)
 
 
 def other_rows_of_group(known: KnownRows, factor: str) -> LeftOutPredictions:
-    """The classes of the other rows of a row's group, with the share of all rows as one row more."""
+    """Baseline: class proportions of the other rows of the group, shrunk by one row of the base rates."""
     rows, k = known.rows, len(known.offsets)
     code = rows.groups[factor] * k + rows.truth
     sums = np.bincount(code, rows.weights, minlength=(rows.groups[factor].max() + 1) * k).reshape(-1, k)
     others = sums[rows.groups[factor]]
     others[np.arange(len(code)), rows.truth] -= np.minimum(rows.weights, 1.0)
-    found = np.maximum(others, 0.0) + PRIOR_ROWS * known.shares
-    return known.predicted(factor, np.log(found / found.sum(axis=1, keepdims=True)))
+    sums_with_prior = np.maximum(others, 0.0) + PRIOR_ROWS * known.shares
+    return known.predicted(factor, np.log(sums_with_prior / sums_with_prior.sum(axis=1, keepdims=True)))
 
 
-def best_input(known: KnownRows, inputs: EffectRows, names: Sequence[str]) -> LeftOutPredictions | None:
-    """The input that tells the classes apart best, on its own; None where there is nothing to choose from."""
-    if len(names) < 2 or len(names) * len(known.rows.truth) > MOST_NUMBERS:
+def best_single_input(known: KnownRows, inputs: EffectRows, names: Sequence[str]) -> LeftOutPredictions | None:
+    """Baseline: the best single predictor by linear discriminant analysis, or None."""
+    if len(names) < 2 or len(names) * len(known.rows.truth) > MAX_NUMBERS:
         return None
     best, chances, chosen = np.full(len(known.rows.truth), np.inf), None, np.zeros(len(known.rows.truth), dtype=int)
     for k, name in enumerate(names):
@@ -100,21 +100,21 @@ def _columns(inputs: EffectRows, name: str) -> Iterator[Array]:
             yield from ((column == level).to_numpy(dtype=float, na_value=0.0) for level in levels)
         return
     values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    there = np.isfinite(values)
+    finite = np.isfinite(values)
     x = np.zeros(len(values))
-    x[there] = ndtri((rankdata(values[there]) - 0.5) / max(int(there.sum()), 1))
+    x[finite] = ndtri((rankdata(values[finite]) - 0.5) / max(int(finite.sum()), 1))
     yield x
 
 
 def _one_column(known: KnownRows, x: Array) -> tuple[Array, Array]:
-    """The share of variance that classes leave unexplained, and log probabilities, of each row without itself."""
+    """Leave-one-out residual variance ratio and log probabilities of a one-predictor discriminant analysis."""
     rows, k = known.rows, len(known.offsets)
     truth, w = rows.truth, np.minimum(rows.weights, 1.0)
-    counts, sums = (np.bincount(truth, rows.weights * one, minlength=k) for one in (np.ones(len(x)), x))
+    counts, sums = (np.bincount(truth, rows.weights * values, minlength=k) for values in (np.ones(len(x)), x))
     total, squares = counts.sum(), float(rows.weights @ np.square(x))
-    own = np.eye(k)[truth]
-    n = counts - own * w[:, None]
-    s = sums - own * (w * x)[:, None]
+    indicator = np.eye(k)[truth]
+    n = counts - indicator * w[:, None]
+    s = sums - indicator * (w * x)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         means = np.where(n > 0, s / n, 0.0)
         q = squares - w * np.square(x)
@@ -129,98 +129,98 @@ def _one_column(known: KnownRows, x: Array) -> tuple[Array, Array]:
 @final
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Predictions of rows whose classes are known, and what simple rivals say of the same rows, by name.
+    """Predictions of rows with known classes, and those of simple baselines by name.
 
     ``left_out`` says whether each row was predicted without it; else the fit may have seen the rows. ``as_new`` are the
-    same rows as if their groups were new ones. ``flattered`` are models that chose among many inputs with these rows.
+    same rows as if their groups were new ones. ``optimistic`` are models that chose among many inputs with these rows.
     """
 
     left_out: bool
     rows: LeftOutRows
     classes: tuple[str, ...]
     weighted: bool
-    in_shares: LeftOutPredictions
-    others: Mapping[str, LeftOutPredictions]
+    base_rates: LeftOutPredictions
+    baselines: Mapping[str, LeftOutPredictions]
     as_new: LeftOutPredictions | None = None
-    flattered: bool = False
+    optimistic: bool = False
 
     @cached_property
-    def own(self) -> LeftOutPredictions:
+    def model(self) -> LeftOutPredictions:
         """The model's own predictions."""
-        return of_rows("this model", self.rows)
+        return losses("this model", self.rows)
 
     @property
     def most_common(self) -> str:
-        """The class that most rows have."""
+        """The class of largest total weight."""
         return self.classes[int(np.bincount(self.rows.truth, self.rows.weights).argmax())]
 
-    def leading(self, of: LeftOutPredictions) -> Measure:
-        """What the model is judged by: the share of wrong rows, or with weights of classes the balanced error."""
+    def primary(self, of: LeftOutPredictions) -> Measure:
+        """Primary measure: misclassification rate, or balanced error with class weights."""
         return of.balanced_error if self.weighted else of.error
 
     def se(self, measure: Measure) -> float:
         """Standard error, with the groups of the largest factor as independent units where there are some."""
         if not self.rows.groups:
             return measure.se
-        return measure.group_se(max(self.rows.groups.values(), key=lambda one: int(one.max())))
+        return measure.group_se(max(self.rows.groups.values(), key=lambda codes: int(codes.max())))
 
     def auc(self, of: LeftOutPredictions) -> float:
-        """How often a row of the positive class has a larger probability of it than one of the other; ties count ½."""
-        own = np.exp(of.log_probability)
-        p = np.round(np.where(of.labels == 1, own, 1.0 - own), 12)  # what rounding makes different is the same
-        _, place = np.unique(p, return_inverse=True)
-        negative, positive = (np.bincount(place, of.weights * (of.labels == label)) for label in (0, 1))
+        """Area under the ROC curve, weighted; ties count ½."""
+        p_label = np.exp(of.log_probability)
+        p = np.round(np.where(of.labels == 1, p_label, 1.0 - p_label), 12)  # what rounding makes different is the same
+        _, rank = np.unique(p, return_inverse=True)
+        negative, positive = (np.bincount(rank, of.weights * (of.labels == label)) for label in (0, 1))
         below = np.cumsum(negative) - 0.5 * negative
         return float(positive @ below / (positive.sum() * negative.sum()))
 
 
-def of_fit(fits: Sequence[Fit], owner: Owner | None) -> Evaluation | None:
-    """The rows of the fit, each predicted without it; None where the fit has no rows at hand."""
+def evaluate_left_out(fits: Sequence[Fit], owner: Owner | None) -> Evaluation | None:
+    """Leave-one-out evaluation of the training rows, or None if the fit has no rows in memory."""
     if any(fit._rows is None for fit in fits):
         return None
     rows = left_out_rows(fits, None)
     offsets = _offsets(fits)
-    return _with_rivals(fits, rows, offsets, owner if owner is None else replace(owner, data=None), left_out=True)
+    return _with_baselines(fits, rows, offsets, owner if owner is None else replace(owner, data=None), left_out=True)
 
 
-def of_given(fits: Sequence[Fit], found: Sequence[Predicted], owner: Owner | None) -> Evaluation | None:
-    """Rows that a report was given, predicted by the fit."""
-    if not found:
+def evaluate_given(fits: Sequence[Fit], predicted: Sequence[Predicted], owner: Owner | None) -> Evaluation | None:
+    """Evaluation of rows given to the report, or None if there are none."""
+    if not predicted:
         return None
     if len(fits) == 1:
-        one = found[0]
-        log_chances = np.stack([np.log1p(-one.chances), np.log(one.chances)], axis=1)
-        truth, decided = (one.positive).astype(np.intp), (one.scores > 0).astype(np.intp)
+        rows_k = predicted[0]
+        log_chances = np.stack([np.log1p(-rows_k.probabilities), np.log(rows_k.probabilities)], axis=1)
+        truth, decided = (rows_k.positive).astype(np.intp), (rows_k.scores > 0).astype(np.intp)
     else:
-        log_chances = np.log(np.stack([one.chances for one in found], axis=1))
-        truth = np.stack([one.positive for one in found], axis=1).argmax(axis=1)
-        values = np.stack([one.scores * fit.slope for one, fit in zip(found, fits, strict=True)], axis=1)
+        log_chances = np.log(np.stack([rows_k.probabilities for rows_k in predicted], axis=1))
+        truth = np.stack([rows_k.positive for rows_k in predicted], axis=1).argmax(axis=1)
+        values = np.stack([rows_k.scores * fit.slope for rows_k, fit in zip(predicted, fits, strict=True)], axis=1)
         decided = values.argmax(axis=1)
-    scores = np.stack([one.scores for one in found], axis=1)
-    rows = LeftOutRows(truth, decided, found[0].weights, scores, scores, log_chances, None, {})
-    return _with_rivals(fits, rows, _offsets(fits), owner, left_out=False)
+    scores = np.stack([rows_k.scores for rows_k in predicted], axis=1)
+    rows = LeftOutRows(truth, decided, predicted[0].weights, scores, scores, log_chances, None, {})
+    return _with_baselines(fits, rows, _offsets(fits), owner, left_out=False)
 
 
 def _offsets(fits: Sequence[Fit]) -> Array:
-    """What weights of classes add to the log odds of each."""
+    """Offset of each class's log odds due to class weights."""
     links = [fit._link for fit in fits]
-    found = [0.0 if link is None else link.offset for link in links]
-    return np.array([0.0, *found] if len(fits) == 1 else found)
+    offsets = [0.0 if link is None else link.offset for link in links]
+    return np.array([0.0, *offsets] if len(fits) == 1 else offsets)
 
 
-def _with_rivals(
+def _with_baselines(
     fits: Sequence[Fit], rows: LeftOutRows, offsets: Array, owner: Owner | None, *, left_out: bool
 ) -> Evaluation:
-    known, others, as_new = KnownRows(rows, offsets), {}, None
+    known, baselines, as_new = KnownRows(rows, offsets), {}, None
     if rows.groups:
         factor = max(rows.groups, key=lambda name: int(rows.groups[name].max()))
-        others[f"the other rows of the same {factor}"] = other_rows_of_group(known, factor)
+        baselines[f"the other rows of the same {factor}"] = other_rows_of_group(known, factor)
     subject = None if owner is None else owner.subject()
     if owner is not None and subject is not None and len(subject.rows.weights) == len(rows.truth):
         inputs = [name for name in subject.rows.names if name not in owner.grouping]
-        alone = best_input(known, subject.rows, inputs) if left_out else None
-        if alone is not None:
-            others[f"“{alone.scheme}” alone"] = alone
+        single = best_single_input(known, subject.rows, inputs) if left_out else None
+        if single is not None:
+            baselines[f"“{single.scheme}” alone"] = single
         if left_out and rows.groups:
             scores = [odds_scores(fit, subject.encoded({}, "new")) for fit in fits]
             log_odds = prediction.log_odds(scores, [fit._link for fit in fits])
@@ -228,7 +228,7 @@ def _with_rivals(
     labels = fits[0].classes if len(fits) == 1 else [fit.classes[1] for fit in fits]
     names = tuple("the rest" if label is None else str(label) for label in labels)
     gates = fits[0].spec.gate_map
-    few = gates is not None and gates.n_gates * MIN_ROWS_PER_PREDICTOR > len(rows.truth)
-    flattered = few and rows.method == APPROXIMATE
-    shares = shares_alone(known)
-    return Evaluation(left_out, rows, names, bool(offsets.any()), shares, others, as_new, flattered)
+    many_inputs = gates is not None and gates.n_gates * MIN_ROWS_PER_PREDICTOR > len(rows.truth)
+    optimistic = many_inputs and rows.method == APPROXIMATE
+    shares = predict_base_rates(known)
+    return Evaluation(left_out, rows, names, bool(offsets.any()), shares, baselines, as_new, optimistic)

@@ -16,7 +16,7 @@ from vbsvm.results.fit import Fit
 def write(
     path: str | os.PathLike[str],
     fits: Sequence[Fit],
-    found: Sequence[Predicted] = (),
+    predicted: Sequence[Predicted] = (),
     title: str | None = None,
     owner: Owner | None = None,
 ) -> Path:
@@ -28,38 +28,38 @@ def write(
     """
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"report: path must be the name of a file, such as 'report.html'; got {path!r}.")
-    place = Path(path)
-    if place.is_dir():
-        raise ValueError(f"report: {place} is a directory; name a file in it, such as {place / 'report.html'}.")
-    if not place.parent.is_dir():
-        raise ValueError(f"report: there is no directory {place.parent}; create it first.")
-    document.require_parts()
+    target = Path(path)
+    if target.is_dir():
+        raise ValueError(f"report: {target} is a directory; name a file in it, such as {target / 'report.html'}.")
+    if not target.parent.is_dir():
+        raise ValueError(f"report: there is no directory {target.parent}; create it first.")
+    document.check_dependencies()
     title = sections.title_of(fits) if title is None else str(title)
-    return document.place(place, document.document(title, _sections(fits, found, owner)))
+    return document.write_page(target, document.document(title, _sections(fits, predicted, owner)))
 
 
-def _sections(fits: Sequence[Fit], found: Sequence[Predicted], owner: Owner | None) -> list[Section]:
-    given = evaluation.of_given(fits, found, owner)
-    known = evaluation.of_fit(fits, owner)
-    if known is not None:
-        found = [Predicted.of_left_out(known.rows, fits, k) for k in range(len(fits))]
-    known = given if known is None else known
-    of_each = [tuple(sections.of_fit(fit, f"f{k}")) for k, fit in enumerate(fits)]
-    endings = [sections.ending(fit, f"f{k}") for k, fit in enumerate(fits)]
+def _sections(fits: Sequence[Fit], predicted: Sequence[Predicted], owner: Owner | None) -> list[Section]:
+    external = evaluation.evaluate_given(fits, predicted, owner)
+    evaluated = evaluation.evaluate_left_out(fits, owner)
+    if evaluated is not None:
+        predicted = [Predicted.from_left_out(evaluated.rows, fits, k) for k in range(len(fits))]
+    evaluated = external if evaluated is None else evaluated
+    of_each = [tuple(sections.fit_sections(fit, f"f{k}")) for k, fit in enumerate(fits)]
+    endings = [sections.convergence_section(fit, f"f{k}") for k, fit in enumerate(fits)]
     found_of, ending = list(of_each[0]), endings[0]
     if len(fits) > 1:
         labels = [f"{fit.classes[1]!s} against the rest" for fit in fits]
         found_of = [Section(label, (), parts) for label, parts in zip(labels, of_each, strict=True)]
-        parts = [replace(one, title=str(fit.classes[1])) for fit, one in zip(fits, endings, strict=True)]
+        parts = [replace(part, title=str(fit.classes[1])) for fit, part in zip(fits, endings, strict=True)]
         ending = Section("How the fits ended", (), tuple(parts))
     averages = None if owner is None else effects.section(owner, "f")
     patterns = fits[0].missing_patterns
     missing = [sections.missing_section(fits[0], patterns)] if patterns is not None and patterns.n_incomplete else []
     caution = dict.fromkeys(caveat for fit in fits for caveat in checks.limitations(fit))
     return [
-        sections.summary_section(fits, predictions.key_figures(known, fits[0]), _notes(fits, known, found)),
-        predictions.section(fits, known, given, found),
-        *([] if known is None else [predictions.calibration(fits, known, found)]),
+        sections.summary_section(fits, predictions.key_figures(evaluated, fits[0]), _notes(fits, evaluated, predicted)),
+        predictions.section(fits, evaluated, external, predicted),
+        *([] if evaluated is None else [predictions.calibration(fits, evaluated, predicted)]),
         *([] if averages is None else [averages]),
         *found_of,
         *missing,
@@ -70,15 +70,15 @@ def _sections(fits: Sequence[Fit], found: Sequence[Predicted], owner: Owner | No
     ]
 
 
-def _notes(fits: Sequence[Fit], known: Evaluation | None, found: Sequence[Predicted]) -> list[Check]:
-    """The verdicts, the most important first: prediction, calibration, separation, the data, how the fits ended."""
+def _notes(fits: Sequence[Fit], evaluated: Evaluation | None, predicted: Sequence[Predicted]) -> list[Check]:
+    """Results of all checks: prediction, calibration, separation, data, convergence."""
     notes = []
-    if known is not None:
-        notes += checks.of_predictions(known, hinge=not fits[0].spec.likelihood.normalised)
-        notes += checks.of_calibration(known, found)
-        notes += checks.of_separation(fits, known)
+    if evaluated is not None:
+        notes += checks.prediction_checks(evaluated, hinge=not fits[0].spec.likelihood.normalised)
+        notes += checks.calibration_checks(evaluated, predicted)
+        notes += checks.separation_checks(fits, evaluated)
     if len(fits) == 1:
-        return [*notes, *checks.of_fit(fits[0])]
-    bad = [(fit, one) for fit in fits for one in checks.of_fit(fit) if not one.good]
-    notes += [Check(False, f"{fit.classes[1]!s}: {one.text}") for fit, one in bad]
+        return [*notes, *checks.fit_checks(fits[0])]
+    bad = [(fit, check) for fit in fits for check in checks.fit_checks(fit) if not check.good]
+    notes += [Check(False, f"{fit.classes[1]!s}: {check.text}") for fit, check in bad]
     return notes if bad else [*notes, Check(True, f"All {len(fits)} fits converged.")]

@@ -1,4 +1,4 @@
-"""The sections on prediction: how many rows are wrong, beside simple rivals, and whether probabilities hold."""
+"""Sections on predictive performance, compared with simple baselines, and on calibration."""
 
 from collections.abc import Iterator, Sequence
 
@@ -62,19 +62,19 @@ UNKNOWN = (
 
 
 def key_figures(evaluation: Evaluation | None, fit: Fit) -> Figures:
-    """What a reader wants to know first."""
+    """Key figures of the predictive performance."""
     pairs = []
     if evaluation is not None:
-        how = "each predicted without it" if evaluation.left_out else "among those that the report was given"
-        how = "with inputs chosen by all rows: too good" if evaluation.flattered else how
+        source = "each predicted without it" if evaluation.left_out else "among those that the report was given"
+        source = "with inputs chosen by all rows: too good" if evaluation.optimistic else source
         measure, short = ("balanced error",) * 2 if evaluation.weighted else ("of rows wrong", "wrong")
-        lines = [(evaluation.own, f"{measure}, {how}")]
+        lines = [(evaluation.model, f"{measure}, {source}")]
         if not evaluation.weighted:
-            lines.append((evaluation.in_shares, f"wrong if all are called {evaluation.most_common}"))
-        lines += [(baseline, f"{short} by {name}") for name, baseline in evaluation.others.items()]
-        pairs = [(percent(evaluation.leading(one).value, 1.0), meaning) for one, meaning in lines]
+            lines.append((evaluation.base_rates, f"wrong if all are called {evaluation.most_common}"))
+        lines += [(baseline, f"{short} by {name}") for name, baseline in evaluation.baselines.items()]
+        pairs = [(percent(evaluation.primary(predictions).value, 1.0), meaning) for predictions, meaning in lines]
         if len(evaluation.classes) == 2:
-            auc = f"{evaluation.auc(evaluation.own):.3f}"
+            auc = f"{evaluation.auc(evaluation.model):.3f}"
             pairs.append((auc, f"AUC: how often {evaluation.classes[1]} is ranked above {evaluation.classes[0]}"))
     if fit.facts is not None:
         pairs.append((f"{fit.facts.n_rows}", "rows"))
@@ -82,28 +82,28 @@ def key_figures(evaluation: Evaluation | None, fit: Fit) -> Figures:
 
 
 def section(
-    fits: Sequence[Fit], evaluation: Evaluation | None, given: Evaluation | None, found: Sequence[Predicted]
+    fits: Sequence[Fit], evaluation: Evaluation | None, external: Evaluation | None, predicted: Sequence[Predicted]
 ) -> Section:
-    """Errors beside those of rivals, by class, and the scores."""
+    """Errors compared with baselines, errors by class, and decision values."""
     if evaluation is None:
         return Section("How well it predicts", (Text(UNKNOWN),))
     blocks: list[Block] = [
         *map(Text, _about(fits, evaluation)),
-        _compared(evaluation, given, fits),
+        _compared(evaluation, external, fits),
         _by_class(evaluation),
     ]
     if len(fits) > 1:
         blocks.append(_confusion(evaluation))
     else:
-        blocks.append(_scores(found[0], "f0"))
+        blocks.append(_scores(predicted[0], "f0"))
     return Section("How well it predicts", tuple(blocks))
 
 
 def _about(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[str]:
     fit, n_rows = fits[0], len(evaluation.rows.truth)
     if not evaluation.left_out:
-        known = None if fit.facts is None else fit.facts.n_rows
-        yield IN_SAMPLE.format(n_rows) if known in (None, n_rows) else OTHER_ROWS.format(n_rows, known)
+        n_fitted = None if fit.facts is None else fit.facts.n_rows
+        yield IN_SAMPLE.format(n_rows) if n_fitted in (None, n_rows) else OTHER_ROWS.format(n_rows, n_fitted)
         return
     more = ""
     if fit.facts is not None and fit.facts.n_rows > n_rows:
@@ -115,38 +115,38 @@ def _about(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[str]:
         yield GROUPED.format(max(evaluation.rows.groups, key=lambda name: int(evaluation.rows.groups[name].max())))
 
 
-def _how(found: LeftOutRows) -> str:
+def _how(rows: LeftOutRows) -> str:
     """How rows were left out."""
-    if found.method == leave_one_out.REFITTED:
+    if rows.method == leave_one_out.REFITTED:
         return REFITTED
-    if found.folds is not None:
-        return IN_FOLDS.format(found.folds, found.doubt)
-    some = "" if found.method == leave_one_out.APPROXIMATE else SOME_REFITTED.format(found.method)
-    return APPROXIMATE + some + ("" if found.doubt is None else FAR_OFF.format(found.doubt))
+    if rows.folds is not None:
+        return IN_FOLDS.format(rows.folds, rows.doubt)
+    refitted = "" if rows.method == leave_one_out.APPROXIMATE else SOME_REFITTED.format(rows.method)
+    return APPROXIMATE + refitted + ("" if rows.doubt is None else FAR_OFF.format(rows.doubt))
 
 
-def _compared(evaluation: Evaluation, given: Evaluation | None, fits: Sequence[Fit]) -> Table:
-    """One line for each way to predict."""
+def _compared(evaluation: Evaluation, other: Evaluation | None, fits: Sequence[Fit]) -> Table:
+    """Table of the model and its baselines, a row for each."""
     two = len(evaluation.classes) == 2
-    lines, simple = [("this model", evaluation, evaluation.own)], [*evaluation.others.values()]
+    lines, simple = [("this model", evaluation, evaluation.model)], [*evaluation.baselines.values()]
     if evaluation.as_new is not None:
         lines.append(("this model, new groups", evaluation, evaluation.as_new))
-    lines += [(name, evaluation, one) for name, one in evaluation.others.items()]
-    lines.append((f"always {evaluation.most_common}", evaluation, evaluation.in_shares))
-    if given is not None and given is not evaluation:
-        seen = fits[0].facts is not None and fits[0].facts.n_rows == len(given.rows.truth)
-        name = "this model, in sample" if seen else f"this model, the {len(given.rows.truth)} rows given to the report"
-        lines.append((name, given, given.own))
+    lines += [(name, evaluation, p) for name, p in evaluation.baselines.items()]
+    lines.append((f"always {evaluation.most_common}", evaluation, evaluation.base_rates))
+    if other is not None and other is not evaluation:
+        same = fits[0].facts is not None and fits[0].facts.n_rows == len(other.rows.truth)
+        name = "this model, in sample" if same else f"this model, the {len(other.rows.truth)} rows given to the report"
+        lines.append((name, other, other.model))
     head = ("predicted by", "rows wrong", "± se", "balanced error", *(["AUC"] if two else []), "log-loss")
-    body = cells(*((name, *_line(of, one, two=two, simple=one in simple)) for name, of, one in lines))
+    body = cells(*((name, *_line(of, p, two=two, simple=p in simple)) for name, of, p in lines))
     units = "groups" if evaluation.rows.groups else "rows"
-    how = "Rows left out. " if evaluation.left_out else ""
+    source = "Rows left out. " if evaluation.left_out else ""
     note = f"The log-loss of “always {evaluation.most_common}” is that of the shares of the classes."
-    return Table(f"{how}Standard errors take {units} as independent. {note}", head, body)
+    return Table(f"{source}Standard errors take {units} as independent. {note}", head, body)
 
 
 def _line(evaluation: Evaluation, of: LeftOutPredictions, *, two: bool, simple: bool) -> Iterator[Cell]:
-    """Numbers of one way to predict; of simple rivals ties, which leaving a row out breaks, would decide the AUC."""
+    """Measures of one model or baseline; no AUC for baselines, where leaving out breaks ties."""
     error = of.error
     yield share(error.value, 1.0)
     yield number(evaluation.se(error), f"{100 * evaluation.se(error):.1f}")
@@ -161,7 +161,7 @@ def _by_class(evaluation: Evaluation) -> Table:
     rows, body = evaluation.rows, []
     for k, label in enumerate(evaluation.classes):
         true, decided = rows.truth == k, rows.decided == k
-        total, predicted, wrong = (float(rows.weights[one].sum()) for one in (true, decided, true & ~decided))
+        total, predicted, wrong = (float(rows.weights[selected].sum()) for selected in (true, decided, true & ~decided))
         body.append((label, _count(total), _count(predicted), _count(wrong), share(wrong, total)))
     return Table("Rows by class.", ("class", "rows", "predicted", "wrong", "share wrong"), cells(*body))
 
@@ -177,13 +177,13 @@ def _confusion(evaluation: Evaluation) -> Table:
     return Table("True classes (lines) and predicted ones (columns).", ("class", *evaluation.classes), body)
 
 
-def _scores(found: Predicted, key: str) -> Picture:
-    how = "of left-out rows " if found.left_out else ""
+def _scores(rows: Predicted, key: str) -> Picture:
+    source = "of left-out rows " if rows.left_out else ""
     return picture(
         f"{key}-scores",
-        f"Distributions of the scores {how}of {found.classes[0]} and {found.classes[1]}.",
-        f"Scores {how}by class: right of 0 rows are called {found.classes[1]}.",
-        lambda ax: draw_predictive(found, ax),
+        f"Distributions of the scores {source}of {rows.classes[0]} and {rows.classes[1]}.",
+        f"Scores {source}by class: right of 0 rows are called {rows.classes[1]}.",
+        lambda ax: draw_predictive(rows, ax),
     )
 
 
@@ -206,7 +206,7 @@ def calibration(fits: Sequence[Fit], evaluation: Evaluation, found: Sequence[Pre
             f"{how}, beside the shares that were observed. Where the curve is above the diagonal, the class is more "
             f"common than predicted.{learned}"
         ),
-        *checks.of_calibration(evaluation, found),
+        *checks.calibration_checks(evaluation, found),
     ]
     for k, one in enumerate(found):
         blocks.append(

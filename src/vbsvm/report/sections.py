@@ -16,7 +16,7 @@ from vbsvm.missing.model import MissingModel
 from vbsvm.model.gates import GateMap
 from vbsvm.model.priors import HalfT, Ridge
 from vbsvm.plots import diagnostics, estimates
-from vbsvm.plots.resolve_fit import largest
+from vbsvm.plots.resolve_fit import top_k
 from vbsvm.report import checks
 from vbsvm.report.document import (
     Block,
@@ -58,16 +58,16 @@ def title_of(fits: Sequence[Fit]) -> str:
 def summary_section(fits: Sequence[Fit], figures: Figures, notes: Sequence[Check]) -> Section:
     """What the model is, how well it predicts, and what the checks found."""
     fit = fits[0]
-    longest = max((one.history for one in fits), key=lambda history: history.passes)
+    longest = max((model.history for model in fits), key=lambda history: history.passes)
     kind = display.kind(fit.spec, fit.plan).lower()
     several = f" for each of {len(fits)} classes against the rest" if len(fits) > 1 else ""
     rows = "" if fit.facts is None else f", fitted to {_row_count(fit.facts)}"
-    told = f"A {kind}{several} with {_columns(fit)}{rows}, by {display.inference_in_short(longest)}."
+    text = f"A {kind}{several} with {_columns(fit)}{rows}, by {display.inference_in_short(longest)}."
     patterns = fit.missing_patterns
     if patterns is not None and patterns.n_incomplete:
-        told += f" {_share(patterns.n_incomplete, patterns.total)} of the rows have missing values."
+        text += f" {_share(patterns.n_incomplete, patterns.total)} of the rows have missing values."
     blocks: list[Block] = [] if fit.reader is None else [Code(fit.reader.parts.text)]
-    return Section("In short", (Text(told), *blocks, figures, *notes))
+    return Section("In short", (Text(text), *blocks, figures, *notes))
 
 
 def model_section(fits: Sequence[Fit]) -> Section:
@@ -112,7 +112,7 @@ def data_section(fits: Sequence[Fit]) -> Section:
     if fit.facts is not None and fit.plan.factors:
         pairs = zip(fit.plan.factors, fit.facts.group_sizes, strict=True)
         body = cells(
-            *((one.name, len(one.levels), int(n.min()), float(np.median(n)), int(n.max())) for one, n in pairs)
+            *((factor.name, len(factor.levels), int(n.min()), float(np.median(n)), int(n.max())) for factor, n in pairs)
         )
         head = ("factor", "groups", "fewest rows", "median", "most rows")
         blocks.append(Table("Groups, and rows of a group.", head, body))
@@ -141,8 +141,8 @@ def missing_section(fit: Fit, patterns: MissingPatterns) -> Section:
             for name, count in patterns.by_column.items()
         )
     )
-    held = isinstance(fit.spec.missing, MissingModel) and fit.spec.missing.fixed
-    how = "by a distribution that was learned first" if held else "together with the coefficients"
+    is_fixed = isinstance(fit.spec.missing, MissingModel) and fit.spec.missing.fixed
+    how = "by a distribution that was learned first" if is_fixed else "together with the coefficients"
     blocks = (
         Text(
             f"{_share(patterns.n_incomplete, patterns.total)} of the rows have at least one missing value, in "
@@ -186,8 +186,8 @@ def _scaling(recipe: Recipe, n_shown: int) -> str:
 
 
 LEVEL = 0.95
-MOST_IN_FIGURE = 30
-MOST_IN_TABLE = 2000
+MAX_IN_FIGURE = 30
+MAX_IN_TABLE = 2000
 # Columns of the tables of a fit that have another name in the report.
 HEADS = {
     "coefficient": "mean",
@@ -207,7 +207,7 @@ def coefficients(fit: Fit, key: str) -> Section:
     n_terms = fit.plan.n_shown
     unit = np.concatenate([np.full(len(table) - n_terms, np.nan), fit.plan.recipe.spread[:n_terms]])
     scaled = table["coefficient"].to_numpy(dtype=float) * unit
-    chosen = largest(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MOST_IN_TABLE)
+    chosen = top_k(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MAX_IN_TABLE)
     written = _rows(table.iloc[chosen])
     body = cells(*((str(table.index[k]), *row, float(scaled[k])) for k, row in zip(chosen, written, strict=True)))
     head = ("term", *_heads(table), "mean per sd")
@@ -220,7 +220,7 @@ def coefficients(fit: Fit, key: str) -> Section:
     ]
     if n_terms:
         n_in = max(int((fit.inclusion_probability > 0.5).sum()), 1)
-        top = min(n_in, MOST_IN_FIGURE)
+        top = min(n_in, MAX_IN_FIGURE)
         shown = "all" if top == n_terms else f"the {top} largest of {n_terms}"
         alt = (
             f"Forest plot of {shown} coefficients for one standard deviation of each column; the table has the numbers."
@@ -235,12 +235,12 @@ def coefficients(fit: Fit, key: str) -> Section:
 
 
 def selection(fit: Fit, gates: GateMap, key: str) -> Section:
-    """Which inputs are in."""
-    chances = fit.inclusion_probability
+    """Inclusion probabilities."""
+    probabilities = fit.inclusion_probability
     gated = fit.plan.shown(gates.gate_of) >= 0
-    top = min(int(gated.sum()), estimates.MOST_INCLUDED)
-    n_in = int((chances[gated] > 0.5).sum())
-    between = int(((chances[gated] > 0.05) & (chances[gated] < 0.95)).sum())
+    top = min(int(gated.sum()), estimates.MAX_INCLUDED)
+    n_in = int((probabilities[gated] > 0.5).sum())
+    between = int(((probabilities[gated] > 0.05) & (probabilities[gated] < 0.95)).sum())
     text = (
         f"{n_in} of {int(gated.sum())} inputs are more likely in than out (inclusion probability above ½); "
         f"{between or 'none'} of the probabilities {'lies' if between == 1 else 'lie'} between 0.05 and 0.95."
@@ -309,7 +309,7 @@ def _components(fit: Fit) -> Table:
 def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
     table = tables.random_effects(fit, factor.name)
     mean = table["mean"].to_numpy(dtype=float)
-    chosen = largest(np.abs(mean), MOST_IN_TABLE)
+    chosen = top_k(np.abs(mean), MAX_IN_TABLE)
     shown = table.iloc[chosen]
     names = map(estimates.group_name, shown.index)
     body = cells(*((name, *row) for name, row in zip(names, _rows(shown), strict=True)))
@@ -318,9 +318,9 @@ def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
     return Table(f"Effects of each group of {factor.name}{more}", head, body, folded=True)
 
 
-def ending(fit: Fit, key: str) -> Section:
-    """How the fit was reached: verdicts, and the climb or the chains."""
-    blocks: list[Block] = list(checks.of_fit(fit))
+def convergence_section(fit: Fit, key: str) -> Section:
+    """Convergence: checks, and the ELBO or the traces."""
+    blocks: list[Block] = list(checks.fit_checks(fit))
     bounds, drawn = fit.history.bounds, fit.history.traces
     if len(bounds) > 2:
         caption = (
@@ -336,8 +336,8 @@ def ending(fit: Fit, key: str) -> Section:
     return Section("How the fit ended", tuple(blocks))
 
 
-def of_fit(fit: Fit, key: str) -> Iterator[Section]:
-    """What was found of one two-class model."""
+def fit_sections(fit: Fit, key: str) -> Iterator[Section]:
+    """Sections about the results of one two-class model."""
     yield coefficients(fit, key)
     if fit.spec.gate_map is not None:
         yield selection(fit, fit.spec.gate_map, key)

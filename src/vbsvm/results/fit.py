@@ -32,7 +32,7 @@ from vbsvm.results.history import History, Traces, WorstMixing
 from vbsvm.results.notes import noted
 from vbsvm.results.posterior import Posterior, posterior_of
 from vbsvm.results.training_rows import TrainingRows
-from vbsvm.storage.atomic import require_path
+from vbsvm.storage.atomic import check_path
 from vbsvm.storage.codec import public_fields
 
 if TYPE_CHECKING:
@@ -509,7 +509,7 @@ class Fit(AverageEffects):
         from vbsvm import report
         from vbsvm.plots import resolve_fit
 
-        require_path(path)
+        check_path(path)
         evaluations = [] if data is None else [resolve_fit.predicted("report", self, data)]
         shown = self._showing(covariance)
         return report.write(path, [shown], evaluations, title, report.Owner(shown, data))
@@ -518,7 +518,7 @@ class Fit(AverageEffects):
         """Write the fit, without its data, to a file for ``vbsvm.load``; an existing file is replaced."""
         from vbsvm.storage import saving
 
-        require_path(path)
+        check_path(path)
         saving.write(path, "Fit", self._contents())
 
     def _contents(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from vbsvm.sources.files import PARQUET, Files
 from vbsvm.sources.files import TEXT as ENDINGS
 from vbsvm.sources.files_parquet import ParquetWriter
 from vbsvm.sources.files_text import TEXT, TRUTH, WHOLE_NUMBERS
-from vbsvm.storage.atomic import replacing
+from vbsvm.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,7 +123,7 @@ def _writer(to: Any) -> Iterator[Any]:
     if ending not in (*PARQUET, *ENDINGS):
         raise ValueError(f"{to}: predictions are written to files that end in .parquet, .csv, .tsv or .txt.")
     try:
-        with replacing(to) as file:
+        with atomic_write(to) as file:
             if ending in PARQUET:
                 with ParquetWriter(file) as writer:
                     yield writer.write

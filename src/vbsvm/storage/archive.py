@@ -1,4 +1,4 @@
-"""A text and arrays in one file, of which no byte can change unnoticed.
+"""Archive of a JSON tree and arrays with checksums of every part.
 
 The file is a zip: ``manifest.json`` says what it is and has the SHA-256 of every other part; the zip's comment has that
 of the manifest. Arrays are ``.npy``, read without pickle. Parts are stored and not compressed, so that none can claim
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.cached import new_lock
-from vbsvm.storage.atomic import replacing
+from vbsvm.storage.atomic import atomic_write
 from vbsvm.storage.codec import PLAIN
 from vbsvm.version import __version__
 
@@ -38,7 +38,7 @@ class ModelFileError(ValueError):
 @final
 @dataclass(frozen=True, eq=False)
 class Archive:
-    """What a file says of itself, its text, and its arrays."""
+    """Metadata, JSON tree and arrays of a file."""
 
     about: Mapping[str, Any]
     tree: Any
@@ -46,19 +46,19 @@ class Archive:
 
 
 def write(path: str | os.PathLike[str], format: str, schema: int, content: Archive) -> None:
-    """Write the file, in one step as others see it."""
-    parts = {CONTENT: _text(content.tree), **{f"{k}.npy": _npy(one) for k, one in enumerate(content.arrays)}}
+    """Write the archive atomically."""
+    parts = {CONTENT: _text(content.tree), **{f"{k}.npy": _npy(array) for k, array in enumerate(content.arrays)}}
     digests = {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}
     head = {"format": format, "schema": schema, "vbsvm": __version__, **content.about, "parts": digests}
     manifest = _text(head)
-    with replacing(path) as file, zipfile.ZipFile(file, "w") as zipped:
+    with atomic_write(path) as file, zipfile.ZipFile(file, "w") as zipped:
         for name, part in {MANIFEST: manifest, **parts}.items():
             zipped.writestr(zipfile.ZipInfo(name), part)
         zipped.comment = _seal(manifest)
 
 
 def read(path: str | os.PathLike[str], format: str, schema: int) -> Archive:
-    """Read the file, and check everything; ``ArchiveError`` says what is wrong with it."""
+    """Read and verify an archive; ``ArchiveError`` if it is invalid."""
     whole = Path(path).read_bytes()
     try:
         with zipfile.ZipFile(io.BytesIO(whole)) as zipped:
@@ -67,7 +67,7 @@ def read(path: str | os.PathLike[str], format: str, schema: int) -> Archive:
         if manifest is None or comment != _seal(manifest):
             raise ArchiveError("its manifest is not the one that was written")
         head = _json(manifest)
-        _require_format(head, format, schema)
+        _check_format(head, format, schema)
         digests = head.pop("parts")
         if digests != {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}:
             raise ArchiveError("its parts are not those that were written")
@@ -114,7 +114,7 @@ def _parts(zipped: zipfile.ZipFile, size: int) -> dict[str, bytes]:
     return {entry.filename: zipped.read(entry) for entry in entries}
 
 
-def _require_format(head: Any, format: str, schema: int) -> None:
+def _check_format(head: Any, format: str, schema: int) -> None:
     if head["format"] != format:
         raise ArchiveError(f"it holds {head['format']!r}, not {format!r}")
     if not isinstance(head["schema"], int) or head["schema"] < 1:

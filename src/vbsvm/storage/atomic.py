@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all, whatever happens to the process that writes them."""
+"""Atomic writes: a file is complete or absent, even if the process is killed."""
 
 import errno
 import hashlib
@@ -11,65 +11,65 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-# A file of another machine's process, of which nobody here knows whether it still writes, is left alone for days.
-LEFT_BEHIND = 2 * 86_400.0
-HERE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+# Temporary files of other machines' processes, which may still write, are kept this long.
+STALE_SECONDS = 2 * 86_400.0
+MACHINE_ID = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 
 
-def require_path(path: str | os.PathLike[str]) -> None:
-    """Refuse a name that no file can have, before there is something to write."""
+def check_path(path: str | os.PathLike[str]) -> None:
+    """Reject file names with null characters."""
     if isinstance(path, str | os.PathLike) and "\0" in str(path):
         raise ValueError(f"No file is named {str(path)!r}: it holds a null character. Choose another name.")
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A file that takes its place when it is whole: whatever fails before leaves what was there as it was.
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Temporary file that replaces the target on success; after an error the target is unchanged.
 
-    It is written beside its place, under a name that tells its process. What killed processes have left there is
+    It is in the same directory, named after its process. Temporary files of killed processes are
     removed.
     """
-    require_path(path)
-    place = Path(path).resolve()
-    if not place.parent.is_dir():
-        raise FileNotFoundError(f"There is no directory {place.parent} to write {place.name} in.")
-    _remove_parts(place)
-    beside = place.with_name(f".{place.name}.{HERE}.{os.getpid()}.{secrets.token_hex(4)}.part")
+    check_path(path)
+    target = Path(path).resolve()
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"There is no directory {target.parent} to write {target.name} in.")
+    _remove_stale_parts(target)
+    temporary = target.with_name(f".{target.name}.{MACHINE_ID}.{os.getpid()}.{secrets.token_hex(4)}.part")
     try:
-        with beside.open("xb") as file:
+        with temporary.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(place)
+        temporary.replace(target)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EFBIG) and error.filename is None:
             error.filename = os.fspath(path)
         raise
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def remove(path: str | os.PathLike[str]) -> None:
-    """Remove a file, and what killed processes have left of it."""
-    place = Path(path).resolve()
-    place.unlink(missing_ok=True)
-    _remove_parts(place)
+    """Remove a file, and temporary files of killed processes."""
+    target = Path(path).resolve()
+    target.unlink(missing_ok=True)
+    _remove_stale_parts(target)
 
 
-def _remove_parts(place: Path) -> None:
-    begin, end = f".{place.name}.", ".part"
+def _remove_stale_parts(target: Path) -> None:
+    begin, end = f".{target.name}.", ".part"
     with suppress(OSError):
-        for one in os.scandir(place.parent):
-            if one.name.startswith(begin) and one.name.endswith(end):
+        for entry in os.scandir(target.parent):
+            if entry.name.startswith(begin) and entry.name.endswith(end):
                 with suppress(OSError):
-                    left = one.name[len(begin) : -len(end)].split(".")
-                    if _is_gone(left) or time.time() - one.stat().st_mtime > LEFT_BEHIND:
-                        Path(one.path).unlink()
+                    owner = entry.name[len(begin) : -len(end)].split(".")
+                    if _writer_is_dead(owner) or time.time() - entry.stat().st_mtime > STALE_SECONDS:
+                        Path(entry.path).unlink()
 
 
-def _is_gone(writer: list[str]) -> bool:
-    """Whether a part was written by a process of this machine that is no more."""
-    if os.name == "nt" or len(writer) != 3 or writer[0] != HERE or not writer[1].isdecimal():
+def _writer_is_dead(writer: list[str]) -> bool:
+    """Whether a temporary file belongs to a dead process of this machine."""
+    if os.name == "nt" or len(writer) != 3 or writer[0] != MACHINE_ID or not writer[1].isdecimal():
         return False
     try:
         os.kill(int(writer[1]), 0)

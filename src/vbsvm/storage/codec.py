@@ -36,7 +36,7 @@ class CodecError(ValueError):
 @final
 @dataclass(frozen=True)
 class Form:
-    """How objects of a class are taken apart into named fields, and made of them again."""
+    """Conversion of objects of a class to named fields and back."""
 
     kind: type
     take: Callable[[Any], dict[str, Any]]
@@ -63,11 +63,11 @@ class Registry:
 
     def _form(self, home: str) -> Form:
         module, _, name = home.partition(":")
-        found = getattr(import_module(module), name)
-        return found if isinstance(found, Form) else Form(found, public_fields, lambda values: self.make(found, values))
+        kind = getattr(import_module(module), name)
+        return kind if isinstance(kind, Form) else Form(kind, public_fields, lambda values: self.make(kind, values))
 
     def knows(self, kind: type) -> bool:
-        """Whether objects of this class have a place."""
+        """Whether the class is registered."""
         return kind in self._names
 
     def encode(self, value: Any, where: str = "") -> tuple[Any, list[NDArray[Any]]]:
@@ -76,7 +76,7 @@ class Registry:
         return self._encode(value, where, arrays, {}), arrays
 
     def decode(self, tree: Any, arrays: Sequence[NDArray[Any]]) -> Any:
-        """Make the object anew; every array must have its place."""
+        """Decode a tree; every array must be used."""
         used: set[int] = set()
         value = self._decode(tree, arrays, used)
         if len(used) < len(arrays):
@@ -92,12 +92,12 @@ class Registry:
         needed = {field.name for field in public if field.default is MISSING and field.default_factory is MISSING}
         if not needed <= set(values) <= {field.name for field in public}:
             raise CodecError(f"{kind.__name__} has the fields {[field.name for field in public]}, not {sorted(values)}")
-        require_types(kind, values, {form.kind.__name__: form.kind for form in self._forms.values()})
+        check_types(kind, values, {form.kind.__name__: form.kind for form in self._forms.values()})
         return kind(**values)
 
-    def _encode(self, value: Any, where: str, arrays: list[NDArray[Any]], known: dict[int, int]) -> Any:
-        def inner(one: Any, place: str) -> Any:
-            return self._encode(one, where + place, arrays, known)
+    def _encode(self, value: Any, where: str, arrays: list[NDArray[Any]], numbers: dict[int, int]) -> Any:
+        def inner(item: Any, suffix: str) -> Any:
+            return self._encode(item, where + suffix, arrays, numbers)
 
         name = self._names.get(type(value))
         if name is not None:
@@ -110,16 +110,16 @@ class Registry:
             case None | bool() | int() | float() | str():
                 return str(value) if isinstance(value, str) else value
             case np.ndarray():
-                return self._encode_array(value, where, arrays, known)
+                return self._encode_array(value, where, arrays, numbers)
             case tuple() | list():
                 tag = "tuple" if isinstance(value, tuple) else "list"
                 return {tag: [inner(item, f"[{k}]") for k, item in enumerate(value)]}
             case frozenset():
-                return {"set": [inner(one, "") for one in sorted(value)]}
+                return {"set": [inner(item, "") for item in sorted(value)]}
             case slice():
                 return {"slice": [value.start, value.stop, value.step]}
             case Mapping():
-                return {"dict": [[inner(key, ""), inner(one, f"[{key!r}]")] for key, one in value.items()]}
+                return {"dict": [[inner(key, ""), inner(item, f"[{key!r}]")] for key, item in value.items()]}
             case os.PathLike():
                 return os.fspath(value)
         raise TypeError(
@@ -129,37 +129,37 @@ class Registry:
 
     def _encode_fields(self, name: str, value: Any, inner: Callable[[Any, str], Any]) -> dict[str, Any]:
         named = self._forms[name].take(value)
-        return {"object": name, "fields": {key: inner(one, f".{key}") for key, one in named.items()}}
+        return {"object": name, "fields": {key: inner(item, f".{key}") for key, item in named.items()}}
 
     def _encode_array(
-        self, value: NDArray[Any], where: str, arrays: list[NDArray[Any]], known: dict[int, int]
+        self, value: NDArray[Any], where: str, arrays: list[NDArray[Any]], numbers: dict[int, int]
     ) -> dict[str, Any]:
         if value.dtype.kind == "O":
-            items = [self._encode(one, f"{where}[{k}]", arrays, known) for k, one in enumerate(value.ravel())]
+            items = [self._encode(item, f"{where}[{k}]", arrays, numbers) for k, item in enumerate(value.ravel())]
             return {"objects": items, "shape": list(value.shape)}
         if value.dtype.kind not in PLAIN:
             raise TypeError(f"{where or 'The object'} is an array of {value.dtype}, which has no place in a file.")
-        if id(value) not in known:
-            known[id(value)] = len(arrays)
+        if id(value) not in numbers:
+            numbers[id(value)] = len(arrays)
             arrays.append(value)
-        return {"array": known[id(value)]}
+        return {"array": numbers[id(value)]}
 
     def _decode(self, tree: Any, arrays: Sequence[NDArray[Any]], used: set[int]) -> Any:
         if tree is None or isinstance(tree, bool | int | float | str):
             return tree
 
-        def inner(one: Any) -> Any:
-            return self._decode(one, arrays, used)
+        def inner(item: Any) -> Any:
+            return self._decode(item, arrays, used)
 
         match tree:
             case {"object": str(name), "fields": dict(named), **rest} if not rest:
                 if name not in self._forms:
                     raise CodecError(f"the class {name!r} is not known")
-                return self._forms[name].make({key: inner(one) for key, one in named.items()})
+                return self._forms[name].make({key: inner(item) for key, item in named.items()})
             case {"objects": list(items), "shape": list(shape), **rest} if not rest:
                 values = np.empty(len(items), dtype=object)
-                for k, one in enumerate(items):  # at once, tuples would become rows
-                    values[k] = inner(one)
+                for k, item in enumerate(items):  # at once, tuples would become rows
+                    values[k] = inner(item)
                 return values.reshape(shape)
             case dict() if len(tree) == 1:
                 ((tag, content),) = tree.items()
@@ -167,8 +167,8 @@ class Registry:
         raise CodecError("a part of the text describes nothing")
 
     def _decode_tagged(self, tag: str, content: Any, arrays: Sequence[NDArray[Any]], used: set[int]) -> Any:
-        def inner(one: Any) -> Any:
-            return self._decode(one, arrays, used)
+        def inner(item: Any) -> Any:
+            return self._decode(item, arrays, used)
 
         match tag, content:
             case "array", int(number) if 0 <= number < len(arrays):
@@ -183,10 +183,10 @@ class Registry:
                 return members[member]
             case "tuple" | "list" | "set", list():
                 return _COLLECTIONS[tag](map(inner, content))
-            case "slice", [start, stop, step] if all(one is None or type(one) is int for one in content):
+            case "slice", [start, stop, step] if all(item is None or type(item) is int for item in content):
                 return slice(start, stop, step)
             case "dict", list():
-                return {inner(key): inner(one) for key, one in content}
+                return {inner(key): inner(item) for key, item in content}
         raise CodecError(f"{tag!r} describes nothing that is known")
 
 
@@ -195,8 +195,8 @@ def public_fields(value: Any) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in fields(value) if field.name[0] != "_"}
 
 
-def require_types(kind: type, values: Mapping[str, Any], names: Mapping[str, Any] | None = None) -> None:
-    """Refuse values of other types than the fields of a class declare; ``names`` are classes that it only names."""
+def check_types(kind: type, values: Mapping[str, Any], names: Mapping[str, Any] | None = None) -> None:
+    """Reject values of other types than the fields of a class declare; ``names`` are classes that it only names."""
     hints = get_type_hints(kind, localns=dict(names or {}))
     for name, value in values.items():
         if not _matches(value, hints[name]):
@@ -204,25 +204,25 @@ def require_types(kind: type, values: Mapping[str, Any], names: Mapping[str, Any
 
 
 def _matches(value: Any, hint: Any) -> bool:
-    """Whether a value is of the type that a field declares; what protocols ask for is not looked into."""
+    """Whether a value matches a type annotation; protocols are matched by any dataclass."""
     origin, inner = get_origin(hint), get_args(hint)
     if hasattr(origin, "__value__"):  # an alias that stays one, as NumPy's own are from 2.5 on
         return _matches(value, origin.__value__[inner])
     if hasattr(hint, "__value__"):
         return _matches(value, hint.__value__)
     if origin in (Union, types.UnionType):
-        return any(_matches(value, one) for one in inner)
+        return any(_matches(value, item) for item in inner)
     if origin is np.ndarray:
-        return isinstance(value, np.ndarray) and _holds(value, get_args(inner[1])[0])
+        return isinstance(value, np.ndarray) and _has_element_type(value, get_args(inner[1])[0])
     if origin is tuple:
         if len(inner) == 2 and inner[1] is Ellipsis:
-            return isinstance(value, tuple) and all(_matches(one, inner[0]) for one in value)
+            return isinstance(value, tuple) and all(_matches(item, inner[0]) for item in value)
         return isinstance(value, tuple) and len(value) == len(inner) and all(map(_matches, value, inner))
     kind = hint if origin is None else origin
     if isinstance(value, Mapping) and len(inner) == 2 and issubclass(kind, Mapping):
-        return all(_matches(key, inner[0]) and _matches(one, inner[1]) for key, one in value.items())
+        return all(_matches(key, inner[0]) and _matches(item, inner[1]) for key, item in value.items())
     if isinstance(value, list | frozenset) and len(inner) == 1 and issubclass(kind, Collection):
-        return isinstance(value, kind) and all(_matches(one, inner[0]) for one in value)
+        return isinstance(value, kind) and all(_matches(item, inner[0]) for item in value)
     if kind is Any:
         return True
     if kind in _SCALARS:
@@ -232,8 +232,8 @@ def _matches(value: Any, hint: Any) -> bool:
     return isinstance(value, kind)
 
 
-def _holds(value: NDArray[Any], kind: Any) -> bool:
-    """Whether an array holds numbers where it should, and whole ones where these count something."""
+def _has_element_type(value: NDArray[Any], kind: Any) -> bool:
+    """Whether an array has the element type of its annotation; integers for integer types."""
     if kind is Any:
         return True
     whole = isinstance(kind, type) and issubclass(kind, np.integer | np.bool_)

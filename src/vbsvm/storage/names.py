@@ -99,7 +99,7 @@ MODELS = CHAINS | {
     "Facts": "vbsvm.results.data_summary:Facts",
     "Calibration": "vbsvm.results.calibration:Calibration",
 }
-# What a cache of encoded rows keeps beside them.
+# Classes in a cache of encoded rows.
 ROWS = MODELS | {
     "Range": "vbsvm.design.scaling:Range",
     "Moments": "vbsvm.design.scaling:Moments",

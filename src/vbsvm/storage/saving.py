@@ -33,7 +33,7 @@ def read(path: str | os.PathLike[str], makers: Mapping[str, Callable[[Mapping[st
         kind = file.about["kind"]
         if kind not in makers:
             raise ArchiveError(f"it holds a model of the kind {kind!r}")
-        return makers[kind](REGISTRY.decode(upgraded(file.tree), file.arrays))
+        return makers[kind](REGISTRY.decode(upgrade(file.tree), file.arrays))
     except IsADirectoryError as error:
         raise ModelFileError(f"{os.fspath(path)} is a directory, not a model file.") from error
     except OSError:
@@ -57,22 +57,22 @@ _RENAMED = {"gaps": "missing_patterns"}
 _LABELS = {True: "likelihood", False: "none"}
 
 
-def upgraded(tree: Any) -> Any:
-    """The tree with what older versions wrote in the form of this one."""
+def upgrade(tree: Any) -> Any:
+    """Tree of an older file converted to the present schema."""
     if isinstance(tree, list):
-        return [upgraded(one) for one in tree]
+        return [upgrade(value) for value in tree]
     if not isinstance(tree, dict):
         return tree
-    tree = {key: upgraded(one) for key, one in tree.items()}
+    tree = {key: upgrade(value) for key, value in tree.items()}
     fields = tree.get("fields")
     if tree.get("object") in _SLOTS and isinstance(fields, dict) and any(name in fields for name in _PARTS):
         parts = {name: fields.pop(name) for name in _PARTS if name in fields}
-        known = any(one is not None for one in parts.values())
-        fields["missing"] = {"object": _SLOTS[tree["object"]], "fields": parts} if known else None
+        has_parts = any(value is not None for value in parts.values())
+        fields["missing"] = {"object": _SLOTS[tree["object"]], "fields": parts} if has_parts else None
     if tree.get("object") == "GaussianImputation" and isinstance(fields, dict):
         labels = fields.get("labels", True)
         fields["labels"] = _LABELS[labels] if isinstance(labels, bool) else labels
     pairs = tree.get("dict")
     if isinstance(pairs, list) and any(pair[0] == "spec" for pair in pairs):
-        tree["dict"] = [[_RENAMED.get(key, key), one] for key, one in pairs]
+        tree["dict"] = [[_RENAMED.get(key, key), value] for key, value in pairs]
     return tree

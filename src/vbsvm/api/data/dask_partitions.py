@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.api.data.partitions import EncodedData, Encoder, LabelledRows, Part, Partitions, Reader
+from vbsvm.api.data.partitions import EncodedData, Encoder, LabelledRows, Partition, Partitions, Reader
 from vbsvm.api.data.table_reader import RawTable
 from vbsvm.api.missing_values import EncodedRows
 from vbsvm.api.task import Task
@@ -24,10 +24,10 @@ from vbsvm.sources.cluster import Cluster, columns_of_part, delayed, delayed_par
 from vbsvm.sources.distributed import Distributed, aligned
 from vbsvm.sources.memory import Memory
 
-# No partition has as many rows: rows of all partitions have numbers of their own.
-APART = 2**32
+# Offset between the row numbers of partitions, which makes them unique.
+ROW_NUMBERS_PER_PART = 2**32
 # Bytes of whole columns that are fetched from the workers, of which splines and some transforms are learned.
-MOST_WHOLE = 2**31
+MAX_WHOLE_BYTES = 2**31
 
 
 @final
@@ -41,7 +41,7 @@ class DaskPartitions(Partitions):
         self._parts: list[Any] = []
 
     @staticmethod
-    def of_frame(data: Any) -> "DaskPartitions":
+    def from_frame(data: Any) -> "DaskPartitions":
         """The partitions of a data frame, in the cluster of the client that was made last."""
         if is_array(data):
             raise TypeError("data must be a data frame with named columns; got a dask array: use DaskVBSVC.")
@@ -49,7 +49,7 @@ class DaskPartitions(Partitions):
         return DaskPartitions(Cluster.from_client(), delayed_parts(data), columns_of_part, names)
 
     @staticmethod
-    def of_table(cluster: Cluster, X: Any, y: Any, sample_weight: Any) -> "DaskPartitions":
+    def from_table(cluster: Cluster, X: Any, y: Any, sample_weight: Any) -> "DaskPartitions":
         """The partitions of inputs, labels, and weights or None."""
         columns = None if is_array(X) else list(X.columns)
         rows = partitions(X, y, sample_weight)
@@ -60,29 +60,29 @@ class DaskPartitions(Partitions):
         """Names of the columns."""
         return self._names
 
-    def parts(self, columns: Sequence[str] | None = None) -> Iterator[Part]:
+    def parts(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
         """Partitions stay where they are."""
         raise NotImplementedError
 
-    def sum(self, function: Callable[[Part], Any], columns: Sequence[str] | None = None) -> Any:
+    def sum(self, function: Callable[[Partition], Any], columns: Sequence[str] | None = None) -> Any:
         """Sum of a function over the partitions, each where it is."""
         if not self._parts:
-            hold = delayed(partial(_part, self._raw, columns))
-            self._parts = self._cluster.compute([hold(number, part) for number, part in enumerate(self._delayed)])
-        total = self._cluster.sum(partial(_answer, function), self._parts)
-        self.require_room(total)
+            read = delayed(partial(_raw_partition, self._raw, columns))
+            self._parts = self._cluster.compute([read(number, part) for number, part in enumerate(self._delayed)])
+        total = self._cluster.sum(partial(_apply, function), self._parts)
+        self.check_memory(total)
         return total
 
     @property
-    def most_whole(self) -> float:
+    def max_whole_bytes(self) -> float:
         """Bytes of whole columns that are fetched from the workers."""
-        return MOST_WHOLE
+        return MAX_WHOLE_BYTES
 
-    def room_advice(self, n_bytes: int) -> str:
+    def memory_advice(self, n_bytes: int) -> str:
         """What to do where whole columns take this many bytes."""
         return (
-            f"which are {n_bytes / 1e9:.1f} GB; up to {MOST_WHOLE / 1e9:.1f} are fetched from a cluster: leave these "
-            "terms out, or compute such columns before."
+            f"which are {n_bytes / 1e9:.1f} GB; up to {MAX_WHOLE_BYTES / 1e9:.1f} are fetched from a cluster: leave "
+            "these terms out, or compute such columns before."
         )
 
     def learn(self, reader: Reader) -> Encoder:
@@ -90,42 +90,42 @@ class DaskPartitions(Partitions):
         try:
             return super().learn(reader)
         except (ValueError, TypeError) as error:
-            raise type(error)(renumbered(str(error), lambda row: row % APART)) from None
+            raise type(error)(renumbered(str(error), lambda row: row % ROW_NUMBERS_PER_PART)) from None
 
     def encode(self, encoder: Encoder) -> EncodedData:
-        """Let workers encode and keep the rows."""
+        """Encode the partitions in their workers, which keep them."""
         cluster = self._cluster
-        encoded = cluster.map(partial(_encoded, encoder), self._parts)
-        counts = cluster.gather(cluster.map(lambda part: part is not None, encoded))
-        held = [part for part, there in zip(encoded, counts, strict=True) if there]
-        columns = cluster.sum(lambda part: part.columns, held)
-        none = np.empty(0, dtype=np.intp)
-        (rows,) = cluster.gather(cluster.map(lambda part: part.rows.take(none), held[:1]))
-        return EncodedData(encoder, rows, columns, remote=WorkerRows(cluster, held, columns))
+        encoded = cluster.map(partial(_encode_partition, encoder), self._parts)
+        flags = cluster.gather(cluster.map(lambda part: part is not None, encoded))
+        nonempty = [part for part, has_rows in zip(encoded, flags, strict=True) if has_rows]
+        columns = cluster.sum(lambda part: part.columns, nonempty)
+        no_rows = np.empty(0, dtype=np.intp)
+        (rows,) = cluster.gather(cluster.map(lambda part: part.rows.take(no_rows), nonempty[:1]))
+        return EncodedData(encoder, rows, columns, remote=WorkerRows(cluster, nonempty, columns))
 
 
 @final
-class EncodedPart:
+class EncodedPartition:
     """Encoded rows of a partition in a worker, and the summary of their columns.
 
     Sums over them are to have the same bits wherever they came from.
     """
 
     def __init__(self, rows: LabelledRows, columns: ColumnSummary) -> None:
-        self.rows, self.columns = _settled(rows), columns
+        self.rows, self.columns = _aligned(rows), columns
 
     @property
     def all_rows(self) -> EncodedRows:
-        """The rows, all at once."""
-        everything = slice(0, len(self.rows.weights))
-        return EncodedRows(self.rows.encoded, self.rows.weights, lambda: [everything], self.rows.signs[0])
+        """The rows as one block."""
+        all_rows = slice(0, len(self.rows.weights))
+        return EncodedRows(self.rows.encoded, self.rows.weights, lambda: [all_rows], self.rows.labels[0])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """By what it was made of, so that what arrives elsewhere is aligned as well."""
-        return EncodedPart, (self.rows, self.columns)
+        """Pickle by constructor arguments, so that unpickled arrays are aligned, too."""
+        return EncodedPartition, (self.rows, self.columns)
 
     def __sizeof__(self) -> int:
-        """Bytes that would have to move."""
+        """Bytes of all arrays, for the scheduler."""
         return sum(array.nbytes for array in self.rows.arrays().values())
 
 
@@ -152,26 +152,26 @@ class WorkerRows:
         """Moments of columns of the design by label and level."""
         return self.cluster.sum(lambda part: part.all_rows.level_sums(recipe, columns, sizes), self.parts)
 
-    def placed(self, task: Task, number: int) -> Task:
+    def with_rows(self, task: Task, number: int) -> Task:
         """The task of a model with its rows, which stay in the workers."""
         like, links = task.table, np.empty(0, dtype=np.intp)
         if like.missing_inputs is not None:
-            known = task.missing_data.all_inputs.pairs
-            links = np.array([known.index(pair) for pair in like.missing_inputs.inputs.pairs], dtype=np.intp)
+            pairs = task.missing_data.all_inputs.pairs
+            links = np.array([pairs.index(pair) for pair in like.missing_inputs.inputs.pairs], dtype=np.intp)
 
         def source(weights: Callable[[LabelledRows], Any]) -> Distributed:
-            memories = self.cluster.map(partial(_memory, like, links, number, weights), self.parts)
+            memories = self.cluster.map(partial(_memory_source, like, links, number, weights), self.parts)
             return Distributed.from_memories(self.cluster, memories, like)
 
         unweighted = None
         if task.sample_weights is not None:
-            unweighted = Unweighted(source(lambda rows: rows.sample_weights), source(_squared_weights))
+            unweighted = Unweighted(source(lambda rows: rows.sample_weights), source(_squares_over_sample_weights))
         return replace(task, source=source(lambda rows: rows.weights), sample_weights=unweighted)
 
 
 @contextmanager
-def _in_partition(number: int) -> Iterator[None]:
-    """Name the partition in errors."""
+def _partition_named_in_errors(number: int) -> Iterator[None]:
+    """Prefix errors with the number of the partition."""
     try:
         yield
     except (ValueError, TypeError) as error:
@@ -179,7 +179,7 @@ def _in_partition(number: int) -> Iterator[None]:
 
 
 def _raw_table(names: list[Any] | None, rows: tuple[Any, Any, Any], columns: Sequence[str] | None) -> RawTable:
-    """Inputs, which are a frame of these columns, or an array where they are None; labels; weights."""
+    """Raw table of one partition; X is a frame with these columns, or an array if None."""
     X, y, weights = rows
     if hasattr(y, "columns") and y.shape[1] == 1:
         y = y.iloc[:, 0]
@@ -187,63 +187,63 @@ def _raw_table(names: list[Any] | None, rows: tuple[Any, Any, Any], columns: Seq
     return RawTable(X, y, None if weights is None else np.asarray(weights).reshape(-1))
 
 
-def _part(raw: Callable[..., Any], columns: Sequence[str] | None, number: int, rows: Any) -> Part:
-    named = partial(_in_partition, number)
+def _raw_partition(raw: Callable[..., Any], columns: Sequence[str] | None, number: int, rows: Any) -> Partition:
+    named = partial(_partition_named_in_errors, number)
     with named():
-        return Part(raw(rows, columns), number * APART, named)
+        return Partition(raw(rows, columns), number * ROW_NUMBERS_PER_PART, named)
 
 
-def _answer(function: Callable[[Part], Any], part: Part) -> Any:
-    with part.named():
+def _apply(function: Callable[[Partition], Any], part: Partition) -> Any:
+    with part.error_context():
         return function(part)
 
 
-def _encoded(encoder: Encoder, part: Part) -> EncodedPart | None:
-    """The encoded rows of a partition; sums over columns are formed where these begin as all arrays do."""
-    with part.named():
+def _encode_partition(encoder: Encoder, part: Partition) -> EncodedPartition | None:
+    """Encode a partition and summarise its columns; arrays are aligned first, so that sums are reproducible."""
+    with part.error_context():
         rows = encoder(part)
         if rows is None:
             return None
-        rows = _settled(rows)
+        rows = _aligned(rows)
         columns = encoder.columns(rows)
-    return EncodedPart(rows.sorted_by_level() if encoder.in_order else rows, columns)
+    return EncodedPartition(rows.sorted_by_level() if encoder.in_order else rows, columns)
 
 
-def _settled(rows: LabelledRows) -> LabelledRows:
-    """The rows in arrays that begin where arrays do, without their numbers in the data."""
+def _aligned(rows: LabelledRows) -> LabelledRows:
+    """The rows in newly aligned arrays, without row numbers."""
     encoded = replace(rows.encoded, table=aligned(rows.encoded.table))
-    return replace(rows, encoded=encoded, weights=aligned(rows.weights), given=None)
+    return replace(rows, encoded=encoded, weights=aligned(rows.weights), row_numbers=None)
 
 
-def _squared_weights(rows: LabelledRows) -> Array:
-    """Squares of the weights in units of those of the sample."""
-    own: Any = rows.sample_weights
-    return np.divide(np.square(rows.weights), own, out=np.zeros(len(own)), where=own > 0)
+def _squares_over_sample_weights(rows: LabelledRows) -> Array:
+    """Squared weights divided by the sample weights, 0 where these are 0."""
+    base: Any = rows.sample_weights
+    return np.divide(np.square(rows.weights), base, out=np.zeros(len(base)), where=base > 0)
 
 
-def _memory(
-    like: Memory,
+def _memory_source(
+    template: Memory,
     links: NDArray[np.intp],
     number: int,
     weights: Callable[[LabelledRows], Any],
-    part: EncodedPart,
+    part: EncodedPartition,
 ) -> Memory:
-    """The source of a partition for a model; ``links`` are the multipliers that its missing inputs have."""
-    rows, encoded, incomplete = part.rows, part.rows.encoded, like.missing_inputs
+    """In-memory source of one partition and model; ``links`` are columns of the multipliers."""
+    rows, encoded, incomplete = part.rows, part.rows.encoded, template.missing_inputs
     if incomplete is not None:
         multipliers = np.empty((len(rows.weights), 0))
         if encoded.multipliers is not None:
             multipliers = encoded.multipliers[:, links]
-        auxiliary = np.column_stack(rows.signs)[:, : incomplete.auxiliary.shape[1]]
+        auxiliary = np.column_stack(rows.labels)[:, : incomplete.auxiliary.shape[1]]
         incomplete = replace(incomplete, multipliers=multipliers, auxiliary=auxiliary)
     groupings = tuple(
         replace(grouping, index=index, has_unseen=bool((index == UNSEEN).any()))
-        for grouping, index in zip(like.groupings, encoded.levels, strict=True)
+        for grouping, index in zip(template.groupings, encoded.levels, strict=True)
     )
     return replace(
-        like,
+        template,
         X=encoded.table,
-        y=rows.signs[number],
+        y=rows.labels[number],
         weights=weights(rows),
         groupings=groupings,
         missing_inputs=incomplete,

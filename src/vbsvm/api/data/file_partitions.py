@@ -6,7 +6,7 @@ from typing import Any, final
 
 import numpy as np
 
-from vbsvm.api.data.partitions import EncodedData, Encoder, LabelledRows, Part, Partitions, Reader
+from vbsvm.api.data.partitions import EncodedData, Encoder, LabelledRows, Partition, Partitions, Reader
 from vbsvm.api.data.table_reader import RawTable
 from vbsvm.base.progress import SharedLine
 from vbsvm.base.settings import log
@@ -15,8 +15,8 @@ from vbsvm.sources.files import Files, FileTable
 from vbsvm.sources.files_cache import Cache, CachedRows, RowPositions, Writer
 from vbsvm.sources.files_parquet import FLOAT32
 
-# Share of the limit of memory that whole columns may take, of which splines and some transforms are learned.
-WHOLE = 1 / 8
+# Proportion of the memory limit for whole columns, from which splines and some transforms are learned.
+WHOLE_COLUMNS_SHARE = 1 / 8
 
 
 @final
@@ -29,11 +29,13 @@ class TableColumns:
     weights: str | None
 
     @staticmethod
-    def of(names: list[str], target: str, features: Sequence[str] | None, weights: str | None) -> "TableColumns":
-        """Refuse columns that the files do not have."""
-        for what, name in (("target", target), ("weights", weights)):
+    def from_names(
+        names: list[str], target: str, features: Sequence[str] | None, weights: str | None
+    ) -> "TableColumns":
+        """Check that the columns exist, and choose the predictors."""
+        for role, name in (("target", target), ("weights", weights)):
             if name is not None:
-                _require_column(names, name, what)
+                _check_column(names, name, role)
         taken = {target, weights}
         if features is None:
             chosen = [name for name in names if name not in taken]
@@ -42,7 +44,7 @@ class TableColumns:
                 raise TypeError(f"features must be a list of columns; got the text {features!r}.")
             chosen = list(features)
             for name in chosen:
-                _require_column(names, name, "features")
+                _check_column(names, name, "features")
                 if name in taken:
                     raise ValueError(f"Column {name!r} is one of features, and the target or the weights as well.")
         if not chosen:
@@ -50,25 +52,25 @@ class TableColumns:
         return TableColumns(target, tuple(chosen), weights)
 
     def settings(self, types: dict[str, str], group: Any, class_weight: Any) -> dict[str, Any]:
-        """What a ``TableReader`` of these columns is told."""
+        """Keyword arguments of a ``TableReader`` for these columns."""
         if group is not None:
-            _require_column(list(self.features), group, "group")
+            _check_column(list(self.features), group, "group")
         labels = [name for name in (self.target, self.weights) if name is not None]
         single = all(types[name] == FLOAT32 for name in self.features)
-        about = {"target": self.target, "features": self.features, "weights": self.weights}
+        key = {"target": self.target, "features": self.features, "weights": self.weights}
         return {
             "columns": (*self.features, *labels),
             "label_columns": labels if group is None else [*labels, group],
-            "counted_only": True,
+            "drop_zero_weights": True,
             "dtype": np.float32 if single else np.float64,
             "target": f"The target {self.target!r}",
             "weights": self.weights or "sample_weight",
             "no_rows": "The files hold no rows of positive weight.",
-            "about": {"kind": "table", **about, "group": group, "class_weight": class_weight},
+            "about": {"kind": "table", **key, "group": group, "class_weight": class_weight},
         }
 
     def __call__(self, frame: Any) -> RawTable:
-        """The columns of some rows, as far as they have been read."""
+        """Raw table of one piece, with the columns that were read."""
         features = [name for name in self.features if name in frame.columns]
         return RawTable(frame[features], frame[self.target], None if self.weights is None else frame[self.weights])
 
@@ -89,30 +91,30 @@ class FilePartitions(Partitions):
         """Names of the columns."""
         return self.opened.names
 
-    def parts(self, columns: Sequence[str] | None = None, doing: str = "Learning") -> Iterator[Part]:
+    def parts(self, columns: Sequence[str] | None = None, doing: str = "Learning") -> Iterator[Partition]:
         """The pieces of all files."""
         first = 0
         for piece in self.opened.pieces(self.names if columns is None else columns, doing):
-            yield Part(piece.frame if self.table is None else self.table(piece.frame), first, piece.numbered)
+            yield Partition(piece.frame if self.table is None else self.table(piece.frame), first, piece.numbered)
             first += len(piece.frame)
 
     @property
-    def most_whole(self) -> float:
+    def max_whole_bytes(self) -> float:
         """Bytes of whole columns that fit in memory."""
-        return self.files.limit * WHOLE
+        return self.files.limit * WHOLE_COLUMNS_SHARE
 
-    def room_advice(self, n_bytes: int) -> str:
+    def memory_advice(self, n_bytes: int) -> str:
         """What to do where whole columns take this many bytes, or more."""
         return (
             f"which need {n_bytes / 1e9:.1f} GB and more: raise Files(…, memory_limit=…) to at least "
-            f"{n_bytes / WHOLE / 1e9:.1f}GB, or leave these terms out."
+            f"{n_bytes / WHOLE_COLUMNS_SHARE / 1e9:.1f}GB, or leave these terms out."
         )
 
     def read(self, reader: Reader) -> EncodedData:
-        """The encoded rows: found in the cache, or learned and written now."""
+        """Encoded rows from the cache, which is written first if there is none."""
         files, opened = self.files, self.opened
-        about = {"files": opened.stamps, "types": opened.types, "signs": (files.sep, files.decimal), **reader.about}
-        cache = Cache.locate(files.cache, about, files.limit)
+        key = {"files": opened.stamps, "types": opened.types, "signs": (files.sep, files.decimal), **reader.about}
+        cache = Cache.locate(files.cache, key, files.limit)
         rows = cache.load()
         log.info("encoded rows %s", f"are written to {cache.root}" if rows is None else f"were found in {cache.root}")
         if rows is None:
@@ -126,12 +128,12 @@ class FilePartitions(Partitions):
         return _encoded(reader, rows)
 
     def _write(self, encoder: Encoder, writer: Writer) -> None:
-        """Encode the rows that count, piece by piece; they are sorted by the levels of the last factor."""
+        """Encode the rows used, piece by piece, sorted by the levels of the last factor."""
         names = encoder.reader.columns
         counts = encoder.counts or self.sum(encoder.count, names)
-        places, arrays, summary, n_before = RowPositions(counts.by_level), {}, None, 0
+        row_order, arrays, summary, n_before = RowPositions(counts.by_level), {}, None, 0
         for part in self.parts(names, "Encoding"):
-            with part.named():
+            with part.error_context():
                 rows = encoder(part)
                 if rows is None:
                     continue
@@ -140,26 +142,26 @@ class FilePartitions(Partitions):
             if not encoder.in_order:  # a table's rows have no numbers of their own in files
                 values.pop("given", None)
             if not arrays:
-                for name, one in values.items():
-                    same = name in ("weights", "own") and one.strides == (0,)
-                    shape = (1 if same else counts.n_rows, *one.shape[1:])
-                    arrays[name] = writer.array(name, shape, encoder.dtype if name == "X" else one.dtype)
-            where = places.next_rows(len(rows.weights), rows.encoded.levels[-1] if rows.encoded.levels else None)
+                for name, value in values.items():
+                    same = name in ("weights", "own") and value.strides == (0,)
+                    shape = (1 if same else counts.n_rows, *value.shape[1:])
+                    arrays[name] = writer.array(name, shape, encoder.dtype if name == "X" else value.dtype)
+            row_index = row_order.next_rows(len(rows.weights), rows.encoded.levels[-1] if rows.encoded.levels else None)
             for name, array in arrays.items():
-                array[where if len(array) == counts.n_rows else slice(None)] = values[name][: len(array)]
+                array[row_index if len(array) == counts.n_rows else slice(None)] = values[name][: len(array)]
             summary = columns if summary is None else summary + columns
-            n_before += rows.n_given
-            writer.count_bytes(sum(one.nbytes for one in values.values()))
+            n_before += rows.n_user_rows
+            writer.count_bytes(sum(value.nbytes for value in values.values()))
         writer.finish({"learned": encoder.learned, "columns": summary})
 
 
 def _encoded(reader: Reader, rows: CachedRows) -> EncodedData:
     encoder = reader.encoder(rows.learned["learned"])
-    return EncodedData(encoder, LabelledRows.of_arrays(dict(rows.arrays)), rows.learned["columns"], rows.pages)
+    return EncodedData(encoder, LabelledRows.from_arrays(dict(rows.arrays)), rows.learned["columns"], rows.pages)
 
 
-def _require_column(names: list[str], name: Any, what: str) -> None:
+def _check_column(names: list[str], name: Any, role: str) -> None:
     if name not in names:
         raise ValueError(
-            f"{what}: the files have no column {name!r}; they have {join_names(names)}.{did_you_mean(str(name), names)}"
+            f"{role}: the files have no column {name!r}; they have {join_names(names)}.{did_you_mean(str(name), names)}"
         )

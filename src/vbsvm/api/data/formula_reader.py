@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from vbsvm.api.data import label_checks
-from vbsvm.api.data.partitions import Design, LabelledRows, Part, RowCounts
+from vbsvm.api.data.partitions import Design, LabelledRows, Partition, RowCounts
 from vbsvm.api.missing_values import InputTerms, column_sampler
-from vbsvm.api.priors import blocks_of
+from vbsvm.api.priors import prior_blocks
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.design import frames
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, eq=False)
-class CountedRows:
-    """The rows of a partition that count (None for all), their weights, and how many were dropped as they miss values.
+class UsedRows:
+    """Indices of the rows used (None for all), their weights, and the number dropped for missing values.
 
     Of all rows in memory, ``frame`` has the formula's columns.
     """
@@ -48,15 +48,15 @@ class CountedRows:
 
 @final
 @dataclass(frozen=True, eq=False)
-class CountedSummary:
-    """What is learned of the rows that count, None where there are none, and how many were dropped."""
+class UsedSummary:
+    """Summary of the rows used (None if there are none), and the number of dropped rows."""
 
     formula: FormulaSummary | None
     n_dropped: int
 
-    def __add__(self, other: Self) -> "CountedSummary":
+    def __add__(self, other: Self) -> "UsedSummary":
         """Join two sets of rows."""
-        return CountedSummary(add_optional(self.formula, other.formula), self.n_dropped + other.n_dropped)
+        return UsedSummary(add_optional(self.formula, other.formula), self.n_dropped + other.n_dropped)
 
 
 @final
@@ -79,11 +79,11 @@ class FormulaReader:
     label_columns: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what needs all rows."""
+        """Reject settings that need all rows in memory."""
         if self.imputation.transform != NO_TRANSFORM and not self.resident:
             raise ValueError(
-                f"GaussianImputation: transform={self.imputation.transform!r} needs rows in memory: give Model a frame "
-                "of some rows, or transform the columns in the files."
+                f"GaussianImputation: transform={self.imputation.transform!r} needs rows in memory: give Model a "
+                "frame of some rows, or transform the columns in the files."
             )
 
     @property
@@ -94,7 +94,7 @@ class FormulaReader:
 
     @property
     def about(self) -> dict[str, Any]:
-        """All that encoded rows depend on beside the data."""
+        """Settings that determine the encoded rows: the key of the cache."""
         return {
             "kind": "formula",
             "formula": self.parts.text,
@@ -105,49 +105,49 @@ class FormulaReader:
             "standardize": self.standardize,
         }
 
-    def summary(self, part: Part) -> Any:
+    def summary(self, part: Partition) -> Any:
         """Summary of a partition; rows in memory are all there are, and stay as they are."""
-        counted = self.counted(part.raw)
+        used = self.used_rows(part.raw)
         if self.resident:
-            frame = frames.take(part.raw, self.parts.columns, counted.rows, may_miss=self.parts.inputs)
-            return replace(counted, frame=frame)
-        if not len(counted.weights):
-            return CountedSummary(None, counted.n_dropped)
-        summary = self._needs.summary(part.raw, counted.rows, counted.weights, part.first)
-        return CountedSummary(summary, counted.n_dropped)
+            frame = frames.take(part.raw, self.parts.columns, used.rows, may_miss=self.parts.inputs)
+            return replace(used, frame=frame)
+        if not len(used.weights):
+            return UsedSummary(None, used.n_dropped)
+        summary = self._needs.summary(part.raw, used.rows, used.weights, part.first)
+        return UsedSummary(summary, used.n_dropped)
 
     def learn(self, summary: Any) -> "FormulaEncoder":
         """What the terms mean."""
         if self.resident:
-            return self._learn_all(summary)
+            return self._learn_in_memory(summary)
         if summary is None or summary.formula is None:
             raise ValueError(self.no_rows)
         total: FormulaSummary = summary.formula
         frame = total.frame()
         classes, _ = self._outcome(frame)
         design, centred = total.learn(self.standardize)
-        gaps = {str(name): bool(gap) for name, gap in frame.isna().any().items()}
+        has_missing = {str(name): bool(gap) for name, gap in frame.isna().any().items()}
         factors, counts = design.plan.factors, None
-        if not any(gaps[name] for name in design.categories.names):
-            at = total.needs.factors.index(factors[-1].columns) if factors else None
-            counts = RowCounts(total.n_rows, None if at is None else total.groups[at].counts)
-        incomplete = any(gaps[name] for name in self.parts.inputs)
+        if not any(has_missing[name] for name in design.categories.names):
+            last_factor = total.needs.factors.index(factors[-1].columns) if factors else None
+            counts = RowCounts(total.n_rows, None if last_factor is None else total.groups[last_factor].counts)
+        incomplete = any(has_missing[name] for name in self.parts.inputs)
         return FormulaEncoder(self, design, centred, classes, summary.n_dropped, incomplete, counts)
 
     def encoder(self, learned: dict[str, Any]) -> "FormulaEncoder":
-        """The encoder that has learned this before."""
+        """Encoder restored from a cache."""
         return FormulaEncoder(self, **learned)
 
-    def counted(self, data: Any) -> CountedRows:
-        """The rows that count."""
+    def used_rows(self, data: Any) -> UsedRows:
+        """Rows of positive weight that are not dropped."""
         if self.missing not in ("infer", "drop"):
             raise ValueError(f"missing must be 'infer' or 'drop'; got {self.missing!r}.")
         n_rows = len(frames.column(data, self.parts.outcome))
         if not self.resident and not n_rows:
-            return CountedRows(None, np.empty(0), 0)
+            return UsedRows(None, np.empty(0), 0)
         weights, n_dropped = (self._complete_weights if self.missing == "drop" else self._weights)(data, n_rows)
         rows = None if weights.all() else np.flatnonzero(weights)
-        return CountedRows(rows, weights if rows is None else weights[rows], n_dropped)
+        return UsedRows(rows, weights if rows is None else weights[rows], n_dropped)
 
     @cached_property
     def _needs(self) -> Needs:
@@ -161,16 +161,16 @@ class FormulaReader:
         return label_checks.read_weights(weights, n_rows, "weights", may_all_be_zero=not self.resident), 0
 
     def _complete_weights(self, data: Any, n_rows: int) -> tuple[Array, int]:
-        """Weights of the rows, 0 for those that miss something; and how many these are that would have counted."""
+        """Weights, 0 for incomplete rows; and the number of incomplete rows of positive weight."""
         masks = frames.missing_rows(data, self.parts.columns)
-        given: Any = self.weights
-        if isinstance(given, str):
-            given = frames.take(data, [given], may_miss=[given])[given].to_numpy()
+        raw: Any = self.weights
+        if isinstance(raw, str):
+            raw = frames.take(data, [raw], may_miss=[raw])[raw].to_numpy()
         unknown = np.zeros(n_rows, dtype=bool)
-        if np.shape(given) == unknown.shape:
-            unknown = frames.missing_rows({"weights": given}, ["weights"])["weights"]
-            given = np.where(unknown, 0.0, given)
-        weights = label_checks.read_weights(given, n_rows, "weights", may_all_be_zero=not self.resident)
+        if np.shape(raw) == unknown.shape:
+            unknown = frames.missing_rows({"weights": raw}, ["weights"])["weights"]
+            raw = np.where(unknown, 0.0, raw)
+        weights = label_checks.read_weights(raw, n_rows, "weights", may_all_be_zero=not self.resident)
         complete = ~np.logical_or.reduce([*masks.values()])
         if self.resident and not (weights[complete] > 0).any():
             worst = max(masks, key=lambda name: int(masks[name].sum()))
@@ -183,24 +183,24 @@ class FormulaReader:
     def _outcome(self, frame: "pd.DataFrame") -> tuple[NDArray[Any], Array]:
         """The two classes, ``positive`` against the rest, and ±1 for each row."""
         name = self.parts.outcome
-        classes, signs = label_checks.read_outcome(name, frame[name], self.positive)
-        label_checks.require_both_signs(signs, name)
-        return classes, signs
+        classes, y = label_checks.read_outcome(name, frame[name], self.positive)
+        label_checks.check_both_classes(y, name)
+        return classes, y
 
-    def _learn_all(self, rows: CountedRows) -> "FormulaEncoder":
-        """What the terms mean, from all rows, which are encoded on the way."""
+    def _learn_in_memory(self, rows: UsedRows) -> "FormulaEncoder":
+        """Learn the terms from all rows in memory, and encode these."""
         assert rows.frame is not None
-        classes, signs = self._outcome(rows.frame)
-        how = column_sampler(self.imputation, signs, rows.weights)
-        design, centred, encoded = learning.learn(self.parts, rows.frame, rows.weights, self.standardize, how)
-        labelled = _labelled(encoded, signs, rows.weights, rows.frame.index.to_numpy(dtype=np.intp))
+        classes, y = self._outcome(rows.frame)
+        sampler = column_sampler(self.imputation, y, rows.weights)
+        design, centred, encoded = learning.learn(self.parts, rows.frame, rows.weights, self.standardize, sampler)
+        labelled = _labelled(encoded, y, rows.weights, rows.frame.index.to_numpy(dtype=np.intp))
         return FormulaEncoder(self, design, centred, classes, rows.n_dropped, encoded=labelled)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class FormulaEncoder:
-    """Encodes the rows that count.
+    """Encodes the rows used.
 
     Where inputs are missing somewhere, all partitions have multipliers; where categories are, all have candidates, and
     rows have to be counted. Rows in memory have been ``encoded`` when their terms were learned.
@@ -223,31 +223,31 @@ class FormulaEncoder:
         names = ("formula", "centred", "classes", "n_dropped")
         return {name: getattr(self, name) for name in names}
 
-    def __call__(self, part: Part) -> LabelledRows | None:
-        """The rows of a partition, or None where none counts."""
+    def __call__(self, part: Partition) -> LabelledRows | None:
+        """Encoded rows of a partition, or None if none has positive weight."""
         if self.encoded is not None:
-            return self._with_shares(self.encoded)
-        counted = self.reader.counted(part.raw)
-        if not len(counted.weights):
+            return self._with_draw_weights(self.encoded)
+        used = self.reader.used_rows(part.raw)
+        if not len(used.weights):
             return None
         name, design = self.reader.parts.outcome, self.formula
-        frame = design.select(part.raw, counted.rows)
+        frame = design.select(part.raw, used.rows)
         encoded = design.encode(frame)
-        outcome = frames.take(part.raw, [name], counted.rows)[name]
-        signs = np.where((outcome == self.classes[1]).to_numpy(dtype=bool), 1.0, -1.0)
+        outcome = frames.take(part.raw, [name], used.rows)[name]
+        y = np.where((outcome == self.classes[1]).to_numpy(dtype=bool), 1.0, -1.0)
         if encoded.candidates is None and self.counts is None:
             levels = design.categories.known_levels(frame)
             encoded = replace(encoded, candidates=Candidates(np.arange(len(levels)), levels))
         if encoded.multipliers is None and self.incomplete:
             encoded = replace(encoded, multipliers=np.zeros((len(encoded.table), len(design.linear.links))))
-        return _labelled(encoded, signs, counted.weights, frame.index.to_numpy(dtype=np.intp) + part.first)
+        return _labelled(encoded, y, used.weights, frame.index.to_numpy(dtype=np.intp) + part.first)
 
-    def count(self, part: Part) -> RowCounts | None:
-        """Number of rows when those that miss categories have been written out."""
-        counted, design = self.reader.counted(part.raw), self.formula
-        if not len(counted.weights):
+    def count(self, part: Partition) -> RowCounts | None:
+        """Number of rows after expansion of missing categories, in all and by level of the last factor."""
+        used, design = self.reader.used_rows(part.raw), self.formula
+        if not len(used.weights):
             return None
-        frame = design.select(part.raw, counted.rows)
+        frame = design.select(part.raw, used.rows)
         missing = np.stack([frame[name].isna().to_numpy() for name in design.categories.names], axis=1)
         n_candidates, by_level = design.categories.n_candidates(frame, missing), None
         if design.plan.factors:
@@ -256,7 +256,7 @@ class FormulaEncoder:
         return RowCounts(int(n_candidates.sum()), by_level)
 
     def columns(self, rows: LabelledRows) -> ColumnSummary:
-        """Summary of the columns, in which encoding has refused infinity."""
+        """Summary of the columns; infinite values were rejected by the encoding."""
         return ColumnSummary.from_rows(rows.encoded.table, rows.column_weights)
 
     def design(self, columns: ColumnSummary, rows: LabelledRows) -> Design:
@@ -266,7 +266,7 @@ class FormulaEncoder:
         links = [(column, linear.variables[k].place) for column, k in linear.links]
         return Design(
             design.plan,
-            partial(blocks_of, design, self.reader.priors, standardised=self.reader.standardize),
+            partial(prior_blocks, design, self.reader.priors, standardised=self.reader.standardize),
             InputTerms(design.mains, links, design.uncertain, design.categories.names, drawn),
             design,
             None if rows.encoded.candidates is None else LevelCounts(design.categories.counts),
@@ -276,8 +276,8 @@ class FormulaEncoder:
         intercept = self.formula.plan.recipe.intercept
         return self.formula.scaled(columns.recipe(intercept, self.reader.standardize, self.centred))
 
-    def _with_shares(self, rows: LabelledRows) -> LabelledRows:
-        """The rows with proportions of drawn values: by the label, or equal ones where that is ignored."""
+    def _with_draw_weights(self, rows: LabelledRows) -> LabelledRows:
+        """The rows with log weights of drawn values: given the label, or equal if labels are ignored."""
         encoded, candidates = rows.encoded, rows.encoded.candidates
         if candidates is None or candidates.draws is None:
             return rows
@@ -285,14 +285,14 @@ class FormulaEncoder:
         if self.reader.imputation.labels == REGRESSOR:
             plan = self._scaled(self.columns(rows)).plan
             design = design_rows(plan.recipe, encoded.table)[:, : plan.n_fixed]
-            bends = slice(plan.recipe.first + plan.n_shown, plan.n_fixed)
-            weights = log_weights(design, rows.signs[0], rows.weights, candidates, bends)
+            wiggly = slice(plan.recipe.first + plan.n_shown, plan.n_fixed)
+            weights = log_weights(design, rows.labels[0], rows.weights, candidates, wiggly)
         return replace(rows, encoded=replace(encoded, candidates=replace(candidates, log_weights=weights)))
 
 
-def _labelled(encoded: Encoded, signs: Array, weights: Array, given: NDArray[np.intp]) -> LabelledRows:
-    """Encoded rows with labels, weights and numbers, which candidates have from their row."""
+def _labelled(encoded: Encoded, y: Array, weights: Array, row_numbers: NDArray[np.intp]) -> LabelledRows:
+    """Encoded rows with labels, weights and row numbers; candidates take those of their row."""
     if encoded.candidates is not None:
         row = encoded.candidates.row
-        signs, weights, given = signs[row], weights[row], given[row]
-    return LabelledRows(encoded, (signs,), weights, given=given)
+        y, weights, row_numbers = y[row], weights[row], row_numbers[row]
+    return LabelledRows(encoded, (y,), weights, row_numbers=row_numbers)

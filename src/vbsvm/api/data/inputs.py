@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from vbsvm.api.estimator import Classifier
 
 _OPTIONS: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False}
-# Share of cells beyond which a CSR array of numbers and indices takes more room than all cells.
-FULL = 2 / 3
+# Proportion of stored cells above which a CSR array takes more memory than a dense one.
+MAX_DENSITY = 2 / 3
 _SPARSE = "csr"
 
 
@@ -35,19 +35,19 @@ def read_data(
     estimator: "Classifier", X: Any, y: Any, sample_weight: Any = None, *, reset: bool = True
 ) -> tuple[Any, NDArray[Any], NDArray[Any] | None]:
     """Give inputs, labels, and the group of each row (None without groups), as ``fit`` gets them."""
-    if _are_numbers(estimator):
-        X = _plain(X)
-        _require_equal_lengths(X, y)
+    if _all_numeric(estimator):
+        X = _as_numbers(X)
+        _check_equal_lengths(X, y)
         table, labels = _validated(estimator, X, y, reset=reset, accept_sparse=_SPARSE, **_OPTIONS)
-        return _canonical(table), cast(NDArray[Any], labels), None
+        return _canonical_csr(table), cast(NDArray[Any], labels), None
     table, members = read_table(estimator, X, sample_weight, reset=True)
-    _require_equal_lengths(table, y)
+    _check_equal_lengths(table, y)
     labels = column_or_1d(y, warn=True)
     return table, labels, members
 
 
-def _require_equal_lengths(X: Any, y: Any) -> None:
-    """Refuse more labels than rows, or less."""
+def _check_equal_lengths(X: Any, y: Any) -> None:
+    """Reject more labels than rows, or less."""
     if y is not None and not issparse(y) and len(X.shape) == 2 and X.shape[0] != len(y):
         raise ValueError(
             f"Found input variables with inconsistent numbers of samples: X has {X.shape[0]} rows, y has {len(y)} "
@@ -55,8 +55,8 @@ def _require_equal_lengths(X: Any, y: Any) -> None:
         )
 
 
-def _are_numbers(estimator: "Classifier") -> bool:
-    """Whether all columns are to be numbers."""
+def _all_numeric(estimator: "Classifier") -> bool:
+    """Whether all columns must be numeric: no group, no categories."""
     return estimator.group is None and estimator.categories is None
 
 
@@ -68,27 +68,27 @@ def read_table(
     The group's column is taken out before the numeric check: it may hold text. So may columns of categories, whose
     levels are learned with ``reset`` from rows whose weight is not 0.
     """
-    if _are_numbers(estimator):
-        table = _validated(estimator, _plain(X), reset=reset, accept_sparse=_SPARSE, **_OPTIONS)
-        return _canonical(table), None
+    if _all_numeric(estimator):
+        table = _validated(estimator, _as_numbers(X), reset=reset, accept_sparse=_SPARSE, **_OPTIONS)
+        return _canonical_csr(table), None
     group = estimator.group
     if group is not None:
-        require_group(group)
-    X = _table(X, dtype=object)
+        check_group(group)
+    X = _as_table(X, dtype=object)
     if issparse(X):
         raise TypeError(
-            f"{'categories' if group is None else 'group'}: sparse data was passed, but categories and groups need a "
-            "dense table: use X.toarray(), or a formula with Model."
+            f"{'categories' if group is None else 'group'}: sparse data was passed, but categories and groups "
+            "need a dense table: use X.toarray(), or a formula with Model."
         )
     read_columns(estimator, X, reset=reset)
     if estimator.categories is None:
-        return read_some(X, group)
-    table, members = _parted(X, group)
+        return read_rows(X, group)
+    table, members = _split_group(X, group)
     columns = list(_columns(table))
     if reset:
-        counted = _counted(sample_weight, len(columns[0][1]))
-        found = [(name, cells) for name, cells, dtype in columns if one_hot.is_category(dtype, cells)]
-        estimator.levels_ = {name: one_hot.learn(name, cells, counted) for name, cells in found}
+        counted = _positive_weight(sample_weight, len(columns[0][1]))
+        categorical = [(name, cells) for name, cells, dtype in columns if one_hot.is_category(dtype, cells)]
+        estimator.levels_ = {name: one_hot.learn(name, cells, counted) for name, cells in categorical}
     encoded, new = one_hot.encode([(name, cells) for name, cells, _ in columns], estimator.levels_)
     if new and not reset:
         _warn_of_new_levels(columns, new)
@@ -108,26 +108,26 @@ def _columns(X: Any) -> Iterator[tuple[Any, NDArray[Any], Any]]:
     yield from ((j, X[:, j], X.dtype) for j in range(X.shape[1]))
 
 
-def _counted(sample_weight: Any, n_rows: int) -> NDArray[np.bool_]:
-    """Rows whose weight is not 0; whether they are weights at all is checked later."""
+def _positive_weight(sample_weight: Any, n_rows: int) -> NDArray[np.bool_]:
+    """Mask of rows with nonzero weight; weights are validated later."""
     weights = None if sample_weight is None else np.asarray(sample_weight)
     return np.ones(n_rows, dtype=bool) if weights is None or weights.shape != (n_rows,) else weights != 0
 
 
 def _warn_of_new_levels(columns: Sequence[tuple[Any, NDArray[Any], Any]], new: dict[Any, int]) -> None:
-    said = [
+    shown = [
         f"{name!r} ({values.shown(cells[new[name]])} in row {new[name]})" for name, cells, _ in columns if name in new
     ]
     warnings.warn(
-        f"Levels that fit has not seen in {join_names(said)[1:-1]}: they are taken as missing, and inferred from the "
-        "other inputs of their rows.",
+        f"Levels that fit has not seen in {join_names(shown)[1:-1]}: they are taken as missing, and inferred from "
+        "the other inputs of their rows.",
         UserWarning,
         stacklevel=6,
     )
 
 
-def require_group(group: Any) -> None:
-    """Refuse what does not name a column."""
+def check_group(group: Any) -> None:
+    """Reject a group that is no column name or number."""
     if not isinstance(group, str | numbers.Integral):
         raise TypeError(
             f"group must be the name or the number of a column of X; got {type(group).__name__}. Put the groups into X."
@@ -136,51 +136,51 @@ def require_group(group: Any) -> None:
 
 def read_columns(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
     """Let scikit-learn learn or check the columns."""
-    _validated(estimator, _header(X), reset=reset, skip_check_array=True)
+    _validated(estimator, _empty_header(X), reset=reset, skip_check_array=True)
 
 
 def _validated(estimator: BaseEstimator, X: Any, *labels: Any, **options: Any) -> Any:
-    """What scikit-learn makes of X; names that differ from those of fit in their Unicode form only are told apart."""
+    """``validate_data`` of scikit-learn; column names that differ only in Unicode form are explained."""
     try:
         return validate_data(estimator, X, *labels, **options)
     except ValueError as error:
-        known = [str(name) for name in getattr(estimator, "feature_names_in_", ())]
-        given = [str(name) for name in getattr(X, "columns", ())]
-        hints = [unicode_variant(name, given) for name in known if name not in given]
+        fitted_names = [str(name) for name in getattr(estimator, "feature_names_in_", ())]
+        names = [str(name) for name in getattr(X, "columns", ())]
+        hints = [unicode_variant(name, names) for name in fitted_names if name not in names]
         if "feature names" not in str(error) or not any(hints):
             raise
         raise ValueError(f"{str(error).rstrip()}\n{next(filter(None, hints))}") from error
 
 
-def read_some(X: Any, group: str | int | None) -> tuple[Any, NDArray[Any] | None]:
-    """The same of some of the rows of a table whose columns are known; there may be none."""
+def read_rows(X: Any, group: str | int | None) -> tuple[Any, NDArray[Any] | None]:
+    """Inputs and groups of a (possibly empty) part of a table whose columns are known."""
     if group is None:
-        return check_array(_plain(X), input_name="X", ensure_min_samples=0, **_OPTIONS), None
-    inputs, members = _parted(_table(X, dtype=object), group)
-    return check_array(_plain(inputs), input_name="X", ensure_min_samples=0, **_OPTIONS), members
+        return check_array(_as_numbers(X), input_name="X", ensure_min_samples=0, **_OPTIONS), None
+    inputs, members = _split_group(_as_table(X, dtype=object), group)
+    return check_array(_as_numbers(inputs), input_name="X", ensure_min_samples=0, **_OPTIONS), members
 
 
-def _parted(X: Any, group: str | int | None) -> tuple[Any, NDArray[Any] | None]:
+def _split_group(X: Any, group: str | int | None) -> tuple[Any, NDArray[Any] | None]:
     """The inputs, and the group of each row where there is one."""
     if group is None:
         return X, None
-    inputs, members = _take_out(X, group)
-    members = _known_members(members, group)
+    inputs, members = _pop_column(X, group)
+    members = _checked_groups(members, group)
     if inputs.shape[1] == 0:
         raise ValueError(f"X has no column besides the group {group!r}; at least one input is needed.")
     return inputs, members
 
 
-def members_of(X: Any, group: str | int) -> NDArray[Any]:
+def group_column(X: Any, group: str | int) -> NDArray[Any]:
     """The group of each row of a table whose columns are known."""
     column = _cells(X[group]) if hasattr(X, "columns") else values.unmasked(X[:, int(group)])
-    return _known_members(column, group)
+    return _checked_groups(column, group)
 
 
-def _known_members(members: NDArray[Any], group: str | int) -> NDArray[Any]:
-    gone = values.missing(members)
-    if gone.any():
-        raise ValueError(f"The group of row {int(np.argmax(gone))} is missing in column {group!r}. Drop such rows.")
+def _checked_groups(members: NDArray[Any], group: str | int) -> NDArray[Any]:
+    missing = values.missing(members)
+    if missing.any():
+        raise ValueError(f"The group of row {int(np.argmax(missing))} is missing in column {group!r}. Drop such rows.")
     return group_labels(members, group)
 
 
@@ -191,17 +191,17 @@ def read_header(estimator: BaseEstimator, names: Sequence[str]) -> None:
     read_columns(estimator, pd.DataFrame(columns=list(names)), reset=True)
 
 
-def _canonical(table: Any) -> Any:
-    """A sparse table as a CSR array that names each cell once; one that is nearly full takes less room as an array."""
+def _canonical_csr(table: Any) -> Any:
+    """Canonical CSR of a sparse table; dense if more than ``MAX_DENSITY`` of the cells are stored."""
     if not issparse(table):
         return table
-    found = canonical_csr(table)
-    full = found.nnz > FULL * found.shape[0] * found.shape[1] and np.isfinite(found.data).all()
-    return found.toarray() if full else found
+    csr = canonical_csr(table)
+    is_dense = csr.nnz > MAX_DENSITY * csr.shape[0] * csr.shape[1] and np.isfinite(csr.data).all()
+    return csr.toarray() if is_dense else csr
 
 
-def _header(X: Any) -> Any:
-    """What scikit-learn learns the columns from: of polars frames an empty pandas frame with their names."""
+def _empty_header(X: Any) -> Any:
+    """X itself, or for polars an empty pandas frame of the same columns, for scikit-learn's checks."""
     if not hasattr(X, "columns") or hasattr(X, "iloc"):
         return X
     import pandas as pd
@@ -209,7 +209,7 @@ def _header(X: Any) -> Any:
     return pd.DataFrame(columns=list(X.columns))
 
 
-def _table(X: Any, dtype: Any = None) -> Any:
+def _as_table(X: Any, dtype: Any = None) -> Any:
     """X as an array, or as a pandas or polars frame; ``dtype`` is that of lists, in which types may be mixed."""
     check_collected(X, "X")
     check_in_memory(X=X)
@@ -219,7 +219,7 @@ def _table(X: Any, dtype: Any = None) -> Any:
         check_unique(list(X.columns), "X has")
         return X
     as_it_is = issparse(X) or (isinstance(X, np.ndarray) and not isinstance(X, np.matrix))
-    table = X if as_it_is else _array(X, dtype)
+    table = X if as_it_is else _as_array(X, dtype)
     if table.ndim == 0:
         raise TypeError(
             f"X must be a table of numbers, such as a 2D array or a data frame; got {values.named(type(X))}."
@@ -229,7 +229,7 @@ def _table(X: Any, dtype: Any = None) -> Any:
     return table
 
 
-def _array(X: Any, dtype: Any) -> NDArray[Any]:
+def _as_array(X: Any, dtype: Any) -> NDArray[Any]:
     """An array of lists, or of anything that gives an array; rows of different lengths are named."""
     try:
         table = np.asarray(X, dtype=dtype)
@@ -246,11 +246,11 @@ def _array(X: Any, dtype: Any) -> NDArray[Any]:
         return np.stack([values.objects(list(row)) for row in X])
 
 
-def _plain(X: Any) -> Any:
-    """X in types that become floats as they should; refuse columns that hold anything but numbers."""
-    X = _table(X)
+def _as_numbers(X: Any) -> Any:
+    """X with numeric types only; columns that are not numeric are rejected."""
+    X = _as_table(X)
     if hasattr(X, "columns"):
-        return _plain_frame(X)
+        return _frame_of_numbers(X)
     if issparse(X):
         return X
     X = values.unmasked(X)
@@ -264,12 +264,12 @@ def _plain(X: Any) -> Any:
     return np.column_stack(columns) if columns else X
 
 
-def _plain_frame(X: Any) -> Any:
+def _frame_of_numbers(X: Any) -> Any:
     """A pandas frame of numbers; those whose types are all plain stay as they are.
 
     Older versions of scikit-learn do not find the names of polars' columns.
     """
-    plain = all(map(_is_plain, X.dtypes))
+    plain = all(map(_is_numeric_type, X.dtypes))
     if plain and hasattr(X, "iloc"):
         return X
     import pandas as pd
@@ -283,7 +283,7 @@ def _plain_frame(X: Any) -> Any:
     return pd.DataFrame(columns).set_axis(X.columns, axis=1)
 
 
-def _is_plain(dtype: Any) -> bool:
+def _is_numeric_type(dtype: Any) -> bool:
     """Whether scikit-learn makes floats of a type: numbers of NumPy, pandas and polars, but no sparse ones."""
     if hasattr(dtype, "kind"):
         return dtype.kind in "biuf" and not hasattr(dtype, "fill_value")
@@ -295,14 +295,14 @@ def _cells(column: Any) -> NDArray[Any]:
     return np.asarray(column) if hasattr(column, "iloc") else values.from_polars(column)
 
 
-def _take_out(X: Any, group: str | int) -> tuple[Any, NDArray[Any]]:
-    """The inputs without the group's column, and that column."""
+def _pop_column(X: Any, group: str | int) -> tuple[Any, NDArray[Any]]:
+    """Inputs without the group column, and that column."""
     if hasattr(X, "columns"):
         names = list(X.columns)
         if group not in names or isinstance(group, bool):
             raise ValueError(
-                f"group={group!r} is not a column of X; its columns are {join_names(names)}."
-                f"{did_you_mean(str(group), names)}"
+                f"group={group!r} is not a column of X; its columns are "
+                f"{join_names(names)}.{did_you_mean(str(group), names)}"
             )
         if not isinstance(group, str) and names.index(group) != group:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Labels and weights as users give them: read, checked, and refused with their place where they are wrong."""
+"""Reading and validation of labels and weights; errors name the row."""
 
 import numbers
 from collections.abc import Mapping
@@ -14,13 +14,13 @@ from vbsvm.design import values
 from vbsvm.design.values import join_names
 
 # Beyond it a count leaves the range of floating point.
-LARGEST_WEIGHT = 1e50
+MAX_WEIGHT = 1e50
 # Kinds of whole numbers and words, as NumPy calls them.
-WHOLE = "biuSU"
+WHOLE_NUMBER_KINDS = "biuSU"
 
 
-def plain_labels(y: Any) -> Any:
-    """Labels of one kind as an array; refuse missing and infinite ones, and what is no label, naming the row."""
+def read_labels(y: Any) -> Any:
+    """Labels of one type as an array; missing, infinite and other invalid labels are rejected with their row."""
     labels = values.as_array(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = y = column_or_1d(labels, warn=True)
@@ -28,9 +28,9 @@ def plain_labels(y: Any) -> Any:
         return y
     if labels.ndim == 0:
         raise TypeError(f"y must hold one label for each row, as a list or an array; got {values.named(type(y))}.")
-    gone = values.missing(labels)
-    if gone.any():
-        row = int(np.argmax(gone))
+    missing = values.missing(labels)
+    if missing.any():
+        row = int(np.argmax(missing))
         raise ValueError(f"y contains NaN or None: the label of row {row} is missing. Drop such rows.")
     kinds = values.kinds_of(labels)
     if values.COMPLEX in kinds:
@@ -52,8 +52,8 @@ def _labels_of_objects(labels: NDArray[Any]) -> NDArray[Any]:
     types = (str, bool, int, float, np.bool_, np.integer, np.floating, np.datetime64)
     for row, label in enumerate(labels):
         if not isinstance(label, types) or isinstance(label, np.timedelta64) or values.beyond_64_bits(label):
-            what = f"{values.shown(label)} ({type(label).__name__})"
-            raise TypeError(f"y holds {what} in row {row}: make its labels text, or numbers of up to 64 bits.")
+            label_text = f"{values.shown(label)} ({type(label).__name__})"
+            raise TypeError(f"y holds {label_text} in row {row}: make its labels text, or numbers of up to 64 bits.")
     kinds = [values.kind_of(type(label)).replace(values.TRUTH, values.NUMBER) for label in labels]
     row = next((row for row, kind in enumerate(kinds) if kind != kinds[0]), None)
     if row is not None:
@@ -61,31 +61,31 @@ def _labels_of_objects(labels: NDArray[Any]) -> NDArray[Any]:
     return np.array(labels.tolist())
 
 
-def require_labels(y: NDArray[Any], classes: NDArray[Any]) -> None:
-    """Refuse labels that are no classes; of a few whole numbers or words nothing is wrong."""
-    if y.dtype.kind not in WHOLE or 2 * len(classes) > len(y):
+def check_labels(y: NDArray[Any], classes: NDArray[Any]) -> None:
+    """Reject labels that are not classes; integers and text with few distinct values always are."""
+    if y.dtype.kind not in WHOLE_NUMBER_KINDS or 2 * len(classes) > len(y):
         check_classification_targets(y)
 
 
 def class_codes(classes: NDArray[Any], y: NDArray[Any]) -> NDArray[np.intp]:
-    """Number of each row's class; any for the label of rows that do not count."""
+    """Index of each row's class; arbitrary for rows of weight 0."""
     return np.minimum(np.searchsorted(classes, y), len(classes) - 1)
 
 
-def column_of_labels(column: Any) -> NDArray[Any]:
+def labels_of_column(column: Any) -> NDArray[Any]:
     """Labels in a column of a frame, as an array."""
-    return column_or_1d(plain_labels(column), warn=True)
+    return column_or_1d(read_labels(column), warn=True)
 
 
-def require_classes(labels: NDArray[Any]) -> None:
-    """Refuse labels, each given once, that are no classes, or of one class only."""
-    if labels.dtype.kind not in WHOLE:
+def check_classes(labels: NDArray[Any]) -> None:
+    """Reject labels, each given once, that are no classes, or of one class only."""
+    if labels.dtype.kind not in WHOLE_NUMBER_KINDS:
         check_classification_targets(np.repeat(labels, 3))  # of labels that occur once scikit-learn would warn
-    require_two(labels)
+    check_several_classes(labels)
 
 
-def require_two(classes: NDArray[Any]) -> None:
-    """Refuse labels of one class only."""
+def check_several_classes(classes: NDArray[Any]) -> None:
+    """Reject labels of one class only."""
     if len(classes) < 2:
         raise ValueError(
             f"y has only one class, {classes[0]!s}, in the rows of positive weight; two or more classes are needed."
@@ -98,49 +98,49 @@ def read_weights(
     """Give one weight a row; equal weights take no memory. Some of the rows alone may all have a weight of 0."""
     if sample_weight is None:
         return np.broadcast_to(np.float64(1.0), n_rows)
-    given = _weights(sample_weight, name)
-    weights = np.full(n_rows, given) if given.ndim == 0 else given
+    raw = _weights(sample_weight, name)
+    weights = np.full(n_rows, raw) if raw.ndim == 0 else raw
     if weights.shape != (n_rows,):
         raise ValueError(f"{name} has the shape {weights.shape}; there are {n_rows} rows, so ({n_rows},) is needed.")
     bad = np.flatnonzero(~np.isfinite(weights))
     if len(bad):
-        what = "NaN" if np.isnan(weights[bad[0]]) else "infinity"
-        raise ValueError(f"{name} contains {what} in row {bad[0]}; leave the row out, or give it a weight of 0.")
+        bad_value = "NaN" if np.isnan(weights[bad[0]]) else "infinity"
+        raise ValueError(f"{name} contains {bad_value} in row {bad[0]}; leave the row out, or give it a weight of 0.")
     if weights.min(initial=0.0) < 0:
         row = int(np.argmin(weights))
         raise ValueError(f"{name} is negative in row {row} ({weights[row]:g}); weights are counts of rows.")
     if weights.max(initial=0.0) == 0 and not may_all_be_zero:
         raise ValueError(f"{name} is zero in every row: nothing is left to fit.")
-    return require_counts(weights)
+    return check_counts(weights)
 
 
-def _weights(given: Any, name: str) -> Array:
+def _weights(raw: Any, name: str) -> Array:
     """Weights as floats, or one number for all; NaN where they are masked or missing."""
-    weights = values.as_array(given)
+    weights = values.as_array(raw)
     if weights.ndim == 0 and weights.dtype.kind not in "biuf":
-        raise TypeError(f"{name} must hold one number for each row; got {values.named(type(given))}.")
+        raise TypeError(f"{name} must hold one number for each row; got {values.named(type(raw))}.")
     return weights.astype(np.float64) if weights.ndim != 1 else values.as_floats(weights, name)
 
 
 def class_factors(class_weight: dict[Any, float] | str, classes: NDArray[Any], totals: Array) -> Array:
-    """What the weights of each class are multiplied by; ``totals`` are the classes' own."""
+    """Multiplier of the weights of each class; ``totals`` are their total weights."""
     if isinstance(class_weight, str) and class_weight == "balanced":
         factors = totals.sum() / (len(classes) * totals)
     elif not isinstance(class_weight, Mapping):
         raise ValueError(
-            f"class_weight must be 'balanced', a dictionary with the weight of each class, or None; got "
+            "class_weight must be 'balanced', a dictionary with the weight of each class, or None; got "
             f"{class_weight!r}."
         )
     else:
-        factors = _given_factors(class_weight, classes)
+        factors = _explicit_factors(class_weight, classes)
     for label, factor in zip(classes, factors, strict=True):
-        if not 0 < factor < LARGEST_WEIGHT:
+        if not 0 < factor < MAX_WEIGHT:
             raise ValueError(f"class_weight of class {label!s} is {factor:g}; a positive finite number is needed.")
     return factors
 
 
-def _given_factors(class_weight: Mapping[Any, Any], classes: NDArray[Any]) -> Array:
-    """Weights by class, 1 for those that are not named; refuse keys that are no classes where others lack a weight."""
+def _explicit_factors(class_weight: Mapping[Any, Any], classes: NDArray[Any]) -> Array:
+    """Weight of each class, 1 if not named; unknown keys are rejected if some class has no weight."""
     labels = list(classes)
     unknown = [key for key in class_weight if key not in labels]
     others = [str(label) for label in labels if label not in class_weight]
@@ -169,8 +169,8 @@ def read_outcome(name: str, column: Any, positive: Any) -> tuple[NDArray[Any], A
     if positive is None:
         if len(levels) > 2:
             raise ValueError(
-                f"The outcome {name!r} has {len(levels)} levels ({join_names(levels.tolist(), 6)}). Choose the one to "
-                f"set against the rest, as in positive={levels[0]!r}; VBSVC fits all of them at once."
+                f"The outcome {name!r} has {len(levels)} levels ({join_names(levels.tolist(), 6)}). Choose the "
+                f"one to set against the rest, as in positive={levels[0]!r}; VBSVC fits all of them at once."
             )
         positive = levels[-1]
     elif not isinstance(positive, str | numbers.Real | np.bool_):
@@ -190,15 +190,15 @@ def _labels(negative: Any, positive: Any) -> NDArray[Any]:
     return np.array([negative, positive], dtype=object)
 
 
-def require_both_signs(signs: Array, outcome: str) -> None:
-    """Refuse an outcome of one class only."""
-    if len(signs) == 0 or signs.min() == signs.max():
+def check_both_classes(y: Array, outcome: str) -> None:
+    """Reject an outcome of one class only."""
+    if len(y) == 0 or y.min() == y.max():
         raise ValueError(f"The outcome {outcome!r} has only one class in the rows of positive weight; two are needed.")
 
 
-def require_counts(weights: Array) -> Array:
-    """Refuse weights that are no counts."""
-    if weights.max(initial=0.0) >= LARGEST_WEIGHT:
+def check_counts(weights: Array) -> Array:
+    """Reject weights beyond the range of floating point."""
+    if weights.max(initial=0.0) >= MAX_WEIGHT:
         row = int(np.argmax(weights))
         raise ValueError(f"The weight of row {row} is {weights[row]:g}; weights are counts of rows, below 1e50.")
     return weights

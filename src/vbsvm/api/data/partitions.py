@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.api.missing_values import InputTerms, LookedAt
+from vbsvm.api.missing_values import InputTerms, RowStatistics
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
 from vbsvm.design.candidates import Candidates
@@ -41,12 +41,12 @@ Encoder: TypeAlias = "TableEncoder | FormulaEncoder"
 
 @final
 @dataclass(frozen=True, eq=False)
-class Part:
-    """Rows of a partition as they were given, the number of the first one, and a context that names it in errors."""
+class Partition:
+    """Raw rows of a partition, the number of the first, and a context manager that names it in errors."""
 
     raw: Any
     first: int = 0
-    named: Callable[[], AbstractContextManager[None]] = nullcontext
+    error_context: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 @final
@@ -67,24 +67,24 @@ class RowCounts:
 class LabelledRows:
     """Encoded rows with their labels ±1 in each model, and their weights.
 
-    ``weights`` are multiplied by those of classes; ``sample_weights`` are not, and None where classes have none.
-    ``given`` are the numbers of the rows in the user's data, where these are others.
+    ``weights`` are multiplied by those of classes; ``sample_weights`` are not, and are None without class weights.
+    ``row_numbers`` are those of the rows in the user's data, where these are others.
     """
 
     encoded: Encoded
-    signs: tuple[Array, ...]
+    labels: tuple[Array, ...]
     weights: Array
     sample_weights: Array | None = None
-    given: NDArray[np.intp] | None = None
+    row_numbers: NDArray[np.intp] | None = None
 
-    def take(self, which: NDArray[np.intp]) -> "LabelledRows":
+    def take(self, row_index: NDArray[np.intp]) -> "LabelledRows":
         """Some rows, or all in another order."""
         return LabelledRows(
-            self.encoded.take(which),
-            tuple(signs[which] for signs in self.signs),
-            self.weights[which],
-            None if self.sample_weights is None else self.sample_weights[which],
-            None if self.given is None else self.given[which],
+            self.encoded.take(row_index),
+            tuple(y[row_index] for y in self.labels),
+            self.weights[row_index],
+            None if self.sample_weights is None else self.sample_weights[row_index],
+            None if self.row_numbers is None else self.row_numbers[row_index],
         )
 
     def sorted_by_level(self) -> "LabelledRows":
@@ -102,30 +102,30 @@ class LabelledRows:
         return weights if candidates is None else weights / np.bincount(candidates.row)[candidates.row]
 
     @property
-    def n_given(self) -> int:
-        """Number of rows as users count them: candidates stand for one."""
+    def n_user_rows(self) -> int:
+        """Number of rows of the user's data: all candidates of a row count as one."""
         candidates = self.encoded.candidates
         return len(self.weights) if candidates is None else int(candidates.row[-1]) + 1
 
     def arrays(self, n_before: int = 0) -> dict[str, NDArray[Any]]:
-        """The rows as arrays by name, for ``of_arrays``; ``n_before`` rows of other partitions come before."""
+        """The rows as arrays by name, for ``from_arrays``; ``n_before`` rows of other partitions come before."""
         encoded, candidates = self.encoded, self.encoded.candidates
         arrays: dict[str, NDArray[Any] | None] = {
             "X": encoded.table,
             "weights": self.weights,
             "own": self.sample_weights,
-            "given": self.given,
+            "given": self.row_numbers,
             "multipliers": encoded.multipliers,
             "row": None if candidates is None else candidates.row + n_before,
             "levels": None if candidates is None else candidates.levels,
-            **{f"signs{k}": signs for k, signs in enumerate(self.signs)},
+            **{f"signs{k}": y for k, y in enumerate(self.labels)},
             **{f"groups{k}": levels for k, levels in enumerate(encoded.levels)},
         }
         return {name: array for name, array in arrays.items() if array is not None}
 
     @staticmethod
-    def of_arrays(arrays: dict[str, NDArray[Any]]) -> "LabelledRows":
-        """The rows of these arrays; one number stands for a weight that all rows have."""
+    def from_arrays(arrays: dict[str, NDArray[Any]]) -> "LabelledRows":
+        """Rows from arrays by name; an array of one number is a weight common to all rows."""
 
         def numbered(name: str) -> tuple[NDArray[Any], ...]:
             return tuple(arrays[f"{name}{k}"] for k in range(len(arrays)) if f"{name}{k}" in arrays)
@@ -137,13 +137,13 @@ class LabelledRows:
         return LabelledRows(encoded, numbered("signs"), weights["weights"], weights.get("own"), arrays.get("given"))
 
     @staticmethod
-    def joined(parts: Sequence["LabelledRows"]) -> "LabelledRows":
+    def concatenated(parts: Sequence["LabelledRows"]) -> "LabelledRows":
         """The rows of several partitions, one after another."""
         if len(parts) == 1:
             return parts[0]
-        before = np.cumsum([0, *(rows.n_given for rows in parts)])
+        before = np.cumsum([0, *(rows.n_user_rows for rows in parts)])
         pieces = [rows.arrays(int(n)) for rows, n in zip(parts, before, strict=False)]
-        return LabelledRows.of_arrays({name: np.concatenate([one[name] for one in pieces]) for name in pieces[0]})
+        return LabelledRows.from_arrays({name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]})
 
 
 @final
@@ -161,10 +161,10 @@ class Design:
     known_levels: LevelCounts | None = None
 
 
-class RemoteRows(LookedAt, Protocol):
-    """Encoded rows that stay where they are."""
+class RemoteRows(RowStatistics, Protocol):
+    """Encoded rows that stay in the workers of a cluster."""
 
-    def placed(self, task: "Task", number: int) -> "Task":
+    def with_rows(self, task: "Task", number: int) -> "Task":
         """The task of a model, by its number, with its rows."""
         ...
 
@@ -200,30 +200,30 @@ class Partitions(ABC):
         """Names of the columns."""
 
     @abstractmethod
-    def parts(self, columns: Sequence[str] | None = None) -> Iterator[Part]:
+    def parts(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
         """The partitions in their order; ``columns`` are those that are needed, None for all."""
 
-    def sum(self, function: Callable[[Part], Any], columns: Sequence[str] | None = None) -> Any:
-        """Sum of a function over the partitions, in their order; None where there are none."""
+    def sum(self, function: Callable[[Partition], Any], columns: Sequence[str] | None = None) -> Any:
+        """Sum of a function over the partitions, in their order, or None if there are none."""
         total = None
         for part in self.parts(columns):
-            with part.named():
+            with part.error_context():
                 total = add_optional(total, function(part))
-            self.require_room(total)
+            self.check_memory(total)
         return total
 
-    def require_room(self, total: Any) -> None:
-        """Refuse a summary of a formula whose whole columns take too much memory."""
+    def check_memory(self, total: Any) -> None:
+        """Reject formulas whose whole columns exceed the memory limit."""
         summary = getattr(total, "formula", None)
-        if summary is not None and summary.whole_bytes > self.most_whole:
-            summary.check_size(self.room_advice(summary.whole_bytes))
+        if summary is not None and summary.whole_bytes > self.max_whole_bytes:
+            summary.check_size(self.memory_advice(summary.whole_bytes))
 
     @property
-    def most_whole(self) -> float:
+    def max_whole_bytes(self) -> float:
         """Bytes of whole columns, of which splines and some transforms are learned, that fit in memory."""
         return np.inf
 
-    def room_advice(self, n_bytes: int) -> str:
+    def memory_advice(self, n_bytes: int) -> str:
         """What to do where whole columns take this many bytes, or more."""
         return f"which are {n_bytes / 1e9:.1f} GB: leave these terms out."
 
@@ -231,12 +231,12 @@ class Partitions(ABC):
         """The encoded rows of all partitions, in memory."""
         rows, columns = [], []
         for part in self.parts(encoder.reader.columns):
-            with part.named():
+            with part.error_context():
                 encoded = encoder(part)
                 if encoded is not None:
                     rows.append(encoded)
                     columns.append(encoder.columns(encoded))
-        joined = LabelledRows.joined(rows)
+        joined = LabelledRows.concatenated(rows)
         return EncodedData(encoder, joined.sorted_by_level() if encoder.in_order else joined, reduce(add, columns))
 
     def read(self, reader: Reader) -> EncodedData:
@@ -262,6 +262,6 @@ class MemoryPartitions(Partitions):
         """Names of the columns of a frame."""
         return frames.names_of(self.raw)
 
-    def parts(self, columns: Sequence[str] | None = None) -> Iterator[Part]:
+    def parts(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
         """All rows."""
-        yield Part(self.raw)
+        yield Partition(self.raw)

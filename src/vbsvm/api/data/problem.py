@@ -22,15 +22,15 @@ from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import Grouping
 from vbsvm.sources.sparse import Sparse
 
-# The dual layout keeps a matrix of the coefficients that no prior holds.
-MOST_FREE = 50
+# Largest number of unpenalised coefficients in the dual layout, which keeps their matrix.
+MAX_UNPENALISED = 50
 
 
 def build_problem(
     reader: Reader, partitions: Partitions, imputation: GaussianImputation, likelihood: Likelihood
 ) -> "Problem":
     """The problem of rows in partitions: all of them are summarised, then encoded by what was learned."""
-    return Problem.of(partitions.read(reader), imputation, likelihood)
+    return Problem.from_data(partitions.read(reader), imputation, likelihood)
 
 
 @final
@@ -47,7 +47,7 @@ class Problem:
     likelihood: Likelihood
 
     @staticmethod
-    def of(data: EncodedData, imputation: GaussianImputation, likelihood: Likelihood) -> "Problem":
+    def from_data(data: EncodedData, imputation: GaussianImputation, likelihood: Likelihood) -> "Problem":
         """The problem of encoded rows."""
         return Problem(data, data.encoder.design(data.columns, data.rows), imputation, likelihood)
 
@@ -57,50 +57,52 @@ class Problem:
         return self.data.encoder.classes
 
     @property
-    def _class_pairs(self) -> list[NDArray[Any]]:
-        """Labels of each model's negative and positive class; None stands for the rest."""
+    def _label_pairs(self) -> list[NDArray[Any]]:
+        """Negative and positive class of each model; None means the rest."""
         if len(self.classes) == 2:
             return [self.classes]
         return [np.array([None, label], dtype=object) for label in self.classes]
 
     def _labels(self) -> Array:
-        """Columns that tell the classes: all but one of the models' labels, or the only ones."""
-        signs = self.data.rows.signs
-        return np.column_stack(signs[: max(1, len(signs) - 1)])
+        """Labels ±1 as regressors of missing inputs: all models' but the last, or the only one's."""
+        labels = self.data.rows.labels
+        return np.column_stack(labels[: max(1, len(labels) - 1)])
 
     def tasks(self) -> list[Task]:
-        """Decide how missing values are treated and how rows lie in memory; refuse what can't be fitted."""
+        """Choose the treatment of missing values and the layout, validate, and build a task for each model."""
         data, design, rows = self.data, self.design, self.data.rows
         plan, encoded, ranges = design.plan, rows.encoded, data.columns.ranges
-        validation.require_representable(ranges, plan.recipe, plan.names)
-        validation.require_mechanism(self.imputation, encoded)
+        validation.check_representable(ranges, plan.recipe, plan.names)
+        validation.check_mechanism(self.imputation, encoded)
         n_rows, row_bytes = encoded.table.shape[0], encoded.table.dtype.itemsize * encoded.table.shape[1]
-        looked_at, missing = data.remote, ranges.incomplete
-        if looked_at is None:
-            looked_at = EncodedRows(encoded, rows.weights, lambda: runs(n_rows, data.pages, row_bytes), rows.signs[0])
+        row_statistics, missing = data.remote, ranges.incomplete
+        if row_statistics is None:
+            row_statistics = EncodedRows(
+                encoded, rows.weights, lambda: runs(n_rows, data.pages, row_bytes), rows.labels[0]
+            )
         missing_data = plan_missing_data(
-            self.imputation, plan, encoded, missing, design.terms, looked_at, self._labels, design.known_levels
+            self.imputation, plan, encoded, missing, design.terms, row_statistics, self._labels, design.known_levels
         )
         spec = Spec(design.blocks(self.likelihood), missing_data.model, self.likelihood)
-        validation.require_gates_that_fit(spec, plan)
+        validation.check_gates(spec, plan)
         source = self._source(spec, missing_data)
-        validation.require_moderate_size(plan, spec, source)
-        about = design.formula, data.encoder.n_dropped, rows.sample_weights, rows.given
+        validation.check_model_size(plan, spec, source)
+        shared = design.formula, data.encoder.n_dropped, rows.sample_weights, rows.row_numbers
         tasks = [
-            Task(spec, plan, missing_data, replace(source, y=signs), labels, *about)
-            for signs, labels in zip(rows.signs, self._class_pairs, strict=True)
+            Task(spec, plan, missing_data, replace(source, y=y), classes, *shared)
+            for y, classes in zip(rows.labels, self._label_pairs, strict=True)
         ]
         remote = data.remote
-        return tasks if remote is None else [remote.placed(task, number) for number, task in enumerate(tasks)]
+        return tasks if remote is None else [remote.with_rows(task, number) for number, task in enumerate(tasks)]
 
     def _source(self, spec: Spec, missing_data: MissingDataPlan) -> InMemory:
         """The rows, in the layout that suits the model."""
         plan, rows, encoded = self.design.plan, self.data.rows, self.data.rows.encoded
         if issparse(encoded.table):
-            return _with_layout(spec, Sparse.from_csr(encoded.table, rows.signs[0], rows.weights, plan.recipe))
+            return _with_layout(spec, Sparse.from_csr(encoded.table, rows.labels[0], rows.weights, plan.recipe))
         source = Memory(
             encoded.table,
-            rows.signs[0],
+            rows.labels[0],
             rows.weights,
             plan.recipe,
             tuple(map(Grouping.from_levels, plan.factors, encoded.levels)),
@@ -115,20 +117,20 @@ class Problem:
 
 
 def _with_layout(spec: Spec, source: InMemory) -> InMemory:
-    """The source with the layout that suits the model, where that is not one of columns × columns."""
-    if not _suits_rows(spec, source):
+    """The source with the layout of its covariance: by columns, by rows (wide), or by draws."""
+    if not _supports_row_layout(spec, source):
         return source
     if validation.needs_draws(source.X) and spec.gate_map is None:
         return replace(source, drawn_covariance=True)
     return replace(source, wide=validation.is_wide(source.X))
 
 
-def _suits_rows(spec: Spec, source: InMemory) -> bool:
-    """Whether a layout by rows suits the model: no groups, nothing missing, and priors hold nearly all columns."""
+def _supports_row_layout(spec: Spec, source: InMemory) -> bool:
+    """Whether a rows × rows layout applies: no groups, nothing missing, nearly all columns penalised."""
     gates = spec.gate_map
     carried = source.n_core < source.n_columns
     if source.groupings or carried or source.missing_inputs is not None or source.candidates is not None:
         return False
     if spec.joint_gates or (gates is not None and gates.shared):
         return False
-    return bool(np.count_nonzero(spec.precision(spec.start()).diagonal < FREE) <= MOST_FREE)
+    return bool(np.count_nonzero(spec.precision(spec.start()).diagonal < FREE) <= MAX_UNPENALISED)

@@ -11,7 +11,7 @@ from scipy.sparse import issparse
 
 from vbsvm.api import validation
 from vbsvm.api.data import inputs, label_checks
-from vbsvm.api.data.partitions import Design, LabelledRows, Part, RowCounts
+from vbsvm.api.data.partitions import Design, LabelledRows, Partition, RowCounts
 from vbsvm.api.missing_values import InputTerms
 from vbsvm.api.priors import INTERCEPT_PRIOR, intercepts_prior
 from vbsvm.base.arrays import Array
@@ -40,22 +40,22 @@ class RawTable:
 class ReadTable:
     """Rows of a table as numbers, labels and weights, and the group of each row where there is one.
 
-    ``given`` are the numbers of the rows in the user's data, where these are others.
+    ``row_numbers`` are those of the rows in the user's data, where these are others.
     """
 
     X: Any
     y: NDArray[Any]
     weights: Array
     members: NDArray[Any] | None = None
-    given: NDArray[np.intp] | None = None
+    row_numbers: NDArray[np.intp] | None = None
 
-    def counted(self) -> "ReadTable":
-        """The same without rows of weight 0."""
+    def without_zero_weights(self) -> "ReadTable":
+        """The table without rows of weight 0."""
         if self.weights.all():
             return self
-        kept = np.flatnonzero(self.weights)
-        members = None if self.members is None else self.members[kept]
-        return ReadTable(self.X[kept], self.y[kept], self.weights[kept], members, kept)
+        row_index = np.flatnonzero(self.weights)
+        members = None if self.members is None else self.members[row_index]
+        return ReadTable(self.X[row_index], self.y[row_index], self.weights[row_index], members, row_index)
 
 
 @final
@@ -79,7 +79,7 @@ class TableSummary:
 class TableReader:
     """Reads the inputs of these names; where ``group`` is given, it is a further column of the table.
 
-    Partitions hold a ``RawTable`` or a ``ReadTable``. With ``counted_only`` rows of weight 0 are not encoded.
+    Partitions hold a ``RawTable`` or a ``ReadTable``. With ``drop_zero_weights`` rows of weight 0 are not encoded.
     ``target``, ``weights`` and ``no_rows`` are words of errors.
     """
 
@@ -89,7 +89,7 @@ class TableReader:
     class_weight: Any = None
     intercept: bool = True
     standardize: bool = True
-    counted_only: bool = False
+    drop_zero_weights: bool = False
     dtype: DTypeLike = np.float64
     columns: Sequence[str] | None = None
     label_columns: Sequence[str] | None = None
@@ -99,7 +99,7 @@ class TableReader:
     no_rows: str = "X has no row of positive weight: nothing is left to fit."
 
     @staticmethod
-    def of(estimator: Any, prior: Prior, **settings: Any) -> "TableReader":
+    def from_estimator(estimator: Any, prior: Prior, **settings: Any) -> "TableReader":
         """The reader of the columns that an estimator has learned, by its parameters."""
         return TableReader(
             validation.column_names(estimator),
@@ -111,19 +111,19 @@ class TableReader:
             **settings,
         )
 
-    def summary(self, part: Part) -> TableSummary:
+    def summary(self, part: Partition) -> TableSummary:
         """Labels and groups of a partition."""
         raw = part.raw
         if isinstance(raw, ReadTable):
             labels, members = LabelSummary.from_rows(raw.y, raw.weights), raw.members
-            label_checks.require_labels(raw.y, labels.labels)
+            label_checks.check_labels(raw.y, labels.labels)
             return TableSummary(
                 labels, None if members is None else LabelSummary.from_rows(members, raw.weights), self.target
             )
         y, weights = self._labels(raw)
         groups = None
         if self.group is not None:
-            groups = LabelSummary.from_rows(inputs.members_of(raw.X, self.group), weights)
+            groups = LabelSummary.from_rows(inputs.group_column(raw.X, self.group), weights)
         labels = LabelSummary.from_rows(y, weights)
         labels.check_few(self.target)
         return TableSummary(labels, groups, self.target)
@@ -133,7 +133,7 @@ class TableReader:
         if summary is None or not summary.labels.n_rows:
             raise ValueError(self.no_rows)
         labels, groups = summary.labels, summary.groups
-        label_checks.require_classes(labels.labels)
+        label_checks.check_classes(labels.labels)
         factors = None
         if self.class_weight is not None:
             factors = label_checks.class_factors(self.class_weight, labels.labels, labels.totals)
@@ -142,20 +142,20 @@ class TableReader:
         return TableEncoder(self, labels.labels, levels, factors, counts)
 
     def encoder(self, learned: dict[str, Any]) -> "TableEncoder":
-        """The encoder that has learned this before."""
+        """Encoder restored from a cache."""
         return TableEncoder(self, **learned)
 
     def read(self, raw: RawTable | ReadTable) -> ReadTable:
-        """Rows as numbers, and only those that count where no others are wanted."""
+        """Rows as numbers; with ``drop_zero_weights`` only those of positive weight."""
         if isinstance(raw, RawTable):
             y, weights = self._labels(raw)
-            X, members = inputs.read_some(raw.X, self.group)
+            X, members = inputs.read_rows(raw.X, self.group)
             raw = ReadTable(X, y, weights, members)
-        return raw.counted() if self.counted_only else raw
+        return raw.without_zero_weights() if self.drop_zero_weights else raw
 
     def _labels(self, raw: RawTable) -> tuple[NDArray[Any], Array]:
         """Labels and weights of some rows; there may be none."""
-        y, n_rows = label_checks.column_of_labels(raw.y) if len(raw.y) else np.empty(0), len(raw.X)
+        y, n_rows = label_checks.labels_of_column(raw.y) if len(raw.y) else np.empty(0), len(raw.X)
         if len(y) != n_rows:
             raise ValueError(f"X has {n_rows} rows, and y has {len(y)} labels.")
         return y, label_checks.read_weights(raw.weights, n_rows, self.weights, may_all_be_zero=True)
@@ -184,35 +184,35 @@ class TableEncoder:
         """The type of the table."""
         return self.reader.dtype
 
-    def __call__(self, part: Part) -> LabelledRows | None:
-        """The rows of a partition, or None where none counts."""
+    def __call__(self, part: Partition) -> LabelledRows | None:
+        """Encoded rows of a partition, or None if none has positive weight."""
         rows = self.reader.read(part.raw)
         if not rows.weights.any():
             return None
         codes = label_checks.class_codes(self.classes, rows.y)
         positive = (1,) if len(self.classes) == 2 else range(len(self.classes))
-        signs = tuple(np.where(codes == k, 1.0, -1.0) for k in positive)
+        labels = tuple(np.where(codes == k, 1.0, -1.0) for k in positive)
         levels = () if rows.members is None or self.levels is None else (self.levels.encode([rows.members]),)
-        weights, own = rows.weights, None
+        weights, sample_weights = rows.weights, None
         if self.factors is not None:
-            weights, own = label_checks.require_counts(weights * self.factors[codes]), weights
-        return LabelledRows(Encoded(rows.X, levels), signs, weights, own, rows.given)
+            weights, sample_weights = label_checks.check_counts(weights * self.factors[codes]), weights
+        return LabelledRows(Encoded(rows.X, levels), labels, weights, sample_weights, rows.row_numbers)
 
-    def count(self, part: Part) -> RowCounts | None:
-        """Not asked for, as the counts are known."""
+    def count(self, part: Partition) -> RowCounts | None:
+        """Never called: the counts are known from the summary."""
         raise NotImplementedError
 
     def columns(self, rows: LabelledRows) -> ColumnSummary:
-        """Summary of the columns; infinity is refused by row and column."""
+        """Summary of the columns; infinite values are rejected with their row and column."""
         X = rows.encoded.table
         columns = (sparse_summary if issparse(X) else ColumnSummary.from_rows)(X, rows.column_weights)
-        validation.require_usable(X, rows.weights, columns.ranges, self.reader.names, rows.given)
+        validation.check_finite_columns(X, rows.weights, columns.ranges, self.reader.names, rows.row_numbers)
         return columns
 
     def design(self, columns: ColumnSummary, rows: LabelledRows) -> Design:
         """Every column is an input that may be missing."""
         reader, X = self.reader, rows.encoded.table
-        validation.require_known(columns.ranges, reader.names)
+        validation.check_observed_columns(columns.ranges, reader.names)
         recipe = columns.recipe(reader.intercept, reader.standardize)
         if issparse(X) and validation.needs_draws(X):
             recipe = with_common_scale(recipe)

@@ -22,7 +22,7 @@ from vbsvm.design.formula.missing_inputs import Linear, missing_masks
 from vbsvm.design.formula.syntax import FormulaParts, GroupTerm, SplineTerm
 from vbsvm.design.levels import group_labels
 from vbsvm.design.scaling import Recipe
-from vbsvm.storage.codec import Form, require_types
+from vbsvm.storage.codec import Form, check_types
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -211,8 +211,8 @@ def check_finite(table: Array, names: tuple[str, ...], rows: "pd.Index | NDArray
             n_others = int((~finite).sum()) - 1
             others = f", and not finite in {n_others} other rows" if n_others else ""
             raise ValueError(
-                f"{names[k]} is {table[row, k]} in row {rows[row]}{others}: change the transform, or leave such rows "
-                "out."
+                f"{names[k]} is {table[row, k]} in row {rows[row]}{others}: change the transform, or leave such "
+                "rows out."
             )
 
 
@@ -243,7 +243,7 @@ def _restored(saved: Mapping[str, Any]) -> Reader:
     if set(saved) != {field.name for field in fields(Reader)}:
         raise ValueError(f"a reader does not have the fields {sorted(saved)}")
     plain = {name: saved[name] for name in _PLAIN}
-    require_types(Reader, plain)
+    check_types(Reader, plain)
     parts, columns = saved["parts"], list(saved["parts"].columns)
     syntax.check_safe(parts)
     if set(saved["kinds"]) != set(columns):
@@ -251,11 +251,11 @@ def _restored(saved: Mapping[str, Any]) -> Reader:
     empty = _without_rows(saved["kinds"])
     curves = []
     for term, spline, with_line, learned in saved["curves"]:
-        require_types(Curve, {"term": term, "spline": spline, "with_line": with_line})
+        check_types(Curve, {"term": term, "spline": spline, "with_line": with_line})
         curves.append(Curve(term, Matrix.from_learned(f"0 + {term.expression}", learned, empty), spline, with_line))
     effects = []
     for term, factor, places, learned in saved["effects"]:
-        require_types(Effects, {"term": term, "factor": factor, "places": places})
+        check_types(Effects, {"term": term, "factor": factor, "places": places})
         effects.append(Effects(term, Matrix.from_learned(term.effects, learned, empty), factor, places))
     if tuple(one.term for one in curves) != parts.splines or {one.term for one in effects} != set(parts.groups):
         raise ValueError("splines or groups are not those of the formula")
