@@ -324,7 +324,7 @@ def _cholesky(precision: Array) -> Array:
 def packed_triangles(matrices: Array) -> Array:
     """Upper triangle of each matrix as a row, with log diagonal."""
     flat, diagonal = _upper_triangle(matrices.shape[1])
-    triangles = matrices.reshape(len(matrices), -1)[:, flat]
+    triangles = matrices.reshape(len(matrices), matrices.shape[1] ** 2)[:, flat]
     triangles[:, diagonal] = np.log(triangles[:, diagonal])
     return triangles
 
@@ -335,7 +335,7 @@ def unpacked_triangles(triangles: Array, size: int) -> Array:
     matrices = np.zeros((len(triangles), size * size))
     matrices[:, flat] = triangles
     matrices[:, flat[diagonal]] = np.exp(triangles[:, diagonal])
-    return matrices.reshape(-1, size, size)
+    return matrices.reshape(len(triangles), size, size)
 
 
 @lru_cache(maxsize=16)
