@@ -1,7 +1,7 @@
 """The command line: ``vbsvm``, or ``python -m vbsvm``.
 
 Commands are loaded by name when they are called, so that ``vbsvm --help`` imports nothing heavy. What is wrong with a
-user's file or formula is one sentence on stderr, never a traceback. It may import every other room, and only
+user's file or formula is one sentence on stderr, never a traceback. It may import every other package, and only
 ``__main__`` imports it.
 """
 
