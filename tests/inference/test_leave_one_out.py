@@ -116,7 +116,7 @@ def test_gates_are_applied_to_the_curvature():
         1
         / (
             np.square(1 - rows.y * rows.score)
-            + state.coefficients.effective(state.gates).row_moments(source._only._parts[0].rows)[1]
+            + state.coefficients.effective(state.gates).row_moments(source._single_block._parts[0].rows)[1]
         )
     )
     opened, spread = state.gates.by_coefficient, state.gates.variance

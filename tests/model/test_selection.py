@@ -192,7 +192,7 @@ def test_row_variances_and_sums_are_those_of_all_states_of_the_gates():
         f = C @ (opened * distribution.mean)
         v = np.einsum("ij,jk,ik->i", C * opened, distribution.covariance, C * opened)
         moments += chance * np.stack([f, f**2 + v])
-    (part,) = source._only._parts
+    (part,) = source._single_block._parts
     rows = part.rows
     f, v = distribution.effective(state.gates).row_moments(rows)
     np.testing.assert_allclose(f, moments[0])
