@@ -103,7 +103,7 @@ def bytes_moved(client: Client) -> None:
     for d in (10, COLUMNS, 100):
         task = task_of(client, 4 * d, d, 2)
         row_pass = pass_of(task)
-        message = len(cloudpickle.dumps(partial(distributed._fold, row_pass)))
+        message = len(cloudpickle.dumps(partial(distributed._stats, row_pass)))
         sums = len(pickle.dumps(task.source.sum_stats(row_pass)))
         lines.append([str(d), f"{message:,}", f"{sums:,}"])
     print_table(["columns", "message, bytes", "sums of a partition, bytes"], lines)
