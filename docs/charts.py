@@ -22,7 +22,9 @@ from vbsvm.plots import style
 
 HERE = Path(__file__).parent
 DATA, IMAGES = HERE / "benchmark-data", HERE / "images" / "benchmarks"
-COLOURS = (style.BLUE, style.VERMILION, style.GREEN, style.INK, style.SKY, style.MUTED)
+# The palette of the package's figures; sky blue would be too dark where pages invert lightness.
+PURPLE = "#aa4499"
+COLOURS = (style.BLUE, style.VERMILION, style.GREEN, style.INK, PURPLE, style.MUTED)
 MARKERS = "os^Dv*"
 POINTS = "balanced error rate\n(percentage points"
 HEADER = "# "  # begins the name of a row that is a heading
