@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from vbsvm.api import aliases, likelihood_power, validation
+from vbsvm.api import likelihood_power, priors, validation
 from vbsvm.api.fit_warnings import (
     OneClassWarning,
     convergence_messages,
@@ -120,7 +120,7 @@ class Estimator(BaseEstimator):
 
     def _prior(self) -> Prior:
         given = predictors_prior(self.likelihood) if self.prior is None else self.prior
-        prior = aliases.resolve_alias("prior", given, aliases.PRIORS)
+        prior = priors.resolve_alias("prior", given, priors.PRIORS)
         if not isinstance(prior, Prior):
             raise TypeError(f"prior must be an object such as Ridge() or Normal(variance=1.0), or None; got {prior!r}.")
         if prior.of_groups:

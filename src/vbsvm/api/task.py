@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.api import aliases, validation
+from vbsvm.api import priors, validation
 from vbsvm.api.missing_values import MissingDataPlan
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
@@ -249,7 +249,7 @@ def _checkpoint(pages: Pages, *run: Any) -> CheckpointCallback:
 
 def read_inference(value: Any) -> Variational | Gibbs:
     """Validated inference; default ``Variational()``."""
-    inference = Variational() if value is None else aliases.resolve_alias("inference", value, aliases.INFERENCES)
+    inference = Variational() if value is None else priors.resolve_alias("inference", value, priors.INFERENCES)
     if not isinstance(inference, Variational | Gibbs):
         raise TypeError(f"inference must be an object such as Variational() or Gibbs(), or None; got {inference!r}.")
     return inference
