@@ -21,9 +21,8 @@ from vbsvm.api.fit_warnings import (
 )
 from vbsvm.api.priors import predictors_prior
 from vbsvm.api.task import Task, fit_all, read_imputation, read_inference
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.printing import ReliabilityWarning
-from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import check_flag
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational

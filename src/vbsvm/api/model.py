@@ -24,8 +24,8 @@ from vbsvm.api.fit_warnings import (
 )
 from vbsvm.api.priors import keys
 from vbsvm.api.task import check_variational, read_imputation, read_inference, read_likelihood
+from vbsvm.base.arrays import single_threaded_blas
 from vbsvm.base.printing import ReliabilityWarning, visible, warn_user
-from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import check_flag
 from vbsvm.design import frames
 from vbsvm.design.formula import syntax

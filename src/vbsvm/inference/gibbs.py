@@ -10,9 +10,8 @@ from typing import Any, final
 
 import numpy as np
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.distributions import MIDPOINTS, ScaleDraws
-from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, check_flag, check_whole
 from vbsvm.base.update_mode import Draw, OverRelaxed, UpdateMode
 from vbsvm.inference.chains import Run, read_checkpoint, run_rounds

@@ -8,9 +8,8 @@ from typing import final
 
 import numpy as np
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.distributions import InverseGamma, TabulatedVariance
-from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, check_flag, check_positive, check_whole, log
 from vbsvm.base.update_mode import mean_field
 from vbsvm.inference import quadrature

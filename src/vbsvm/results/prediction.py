@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 from scipy.special import expit, log_expit, log_softmax, ndtr, softmax
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, block_rows, single_threaded_blas
 from vbsvm.base.distributions import MIDPOINTS
-from vbsvm.base.row_sums import block_rows, single_threaded_blas
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.levels import UNSEEN
 from vbsvm.missing.imputation import Population

@@ -12,10 +12,9 @@ from typing import Any, Protocol, TypeVar, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, single_threaded_blas, sum_over_blocks
 from vbsvm.base.cached import cached_property
 from vbsvm.base.progress import SharedLine
-from vbsvm.base.row_sums import single_threaded_blas, sum_over_blocks
 from vbsvm.missing.categories import LevelCounts
 from vbsvm.missing.distributions import InputDistribution, InputSums
 from vbsvm.missing.model import MissingSums

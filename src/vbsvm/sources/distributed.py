@@ -9,8 +9,7 @@ from typing import Any, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base.arrays import Array
-from vbsvm.base.row_sums import Addable
+from vbsvm.base.arrays import Addable, Array
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe
 from vbsvm.missing.categories import LevelCounts

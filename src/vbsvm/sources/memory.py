@@ -7,9 +7,8 @@ from typing import Any, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Addable, Array, block_rows
 from vbsvm.base.cached import cached_property
-from vbsvm.base.row_sums import Addable, block_rows
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe, weighted_rows
 from vbsvm.missing.categories import FixedLevels, LevelCounts

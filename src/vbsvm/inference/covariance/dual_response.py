@@ -10,8 +10,7 @@ from typing import cast, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base.arrays import Array
-from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.inference.covariance.linear_response import InferredScales, NoMaximumError, Response, inverse_of_system
 from vbsvm.model.layouts.dual import DualGaussian, DualRows
 from vbsvm.model.layouts.dual_parts import FREE, DualParts

@@ -15,10 +15,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import InverseGamma, Point
-from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.update_mode import mean_field
 from vbsvm.inference.covariance.dual_response import dual_response
 from vbsvm.inference.covariance.linear_response import NoMaximumError, Response, dense_response

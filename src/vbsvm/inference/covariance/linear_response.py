@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import polygamma
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.distributions import InverseGamma
-from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.model.interfaces import Gram, Rows
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.row_pass import Part, Source

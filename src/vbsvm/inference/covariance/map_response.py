@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, gmres
 from scipy.special import polygamma
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import InverseGamma
-from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.update_mode import UpdateMode, mean_field
 from vbsvm.inference.covariance.linear_response import InferredScales, NoMaximumError, Response
 from vbsvm.inference.steps import Iterate, newton_step

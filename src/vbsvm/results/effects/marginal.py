@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.cached import cached_property
 from vbsvm.base.printing import ReliabilityWarning, warn_user
-from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import check_level
 from vbsvm.design.columns import Encoded
 from vbsvm.design.levels import UNSEEN
