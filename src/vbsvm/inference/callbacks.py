@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from vbsvm.base.progress import SharedLine, is_interactive
+from vbsvm.base.printing import SharedLine, is_interactive
 from vbsvm.storage import archive
 from vbsvm.storage.codec import Registry
 from vbsvm.storage.names import MODELS

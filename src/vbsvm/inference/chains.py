@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar, final
 import numpy as np
 from joblib import cpu_count
 
-from vbsvm.base import progress
+from vbsvm.base import printing
 from vbsvm.base.settings import log
 from vbsvm.base.workers import WorkerError, Workers
 from vbsvm.storage import archive, atomic
@@ -198,7 +198,7 @@ _ADVICE = {
 
 def _progress(total: int) -> AbstractContextManager[Callable[[int], None]]:
     """A bar, where somebody looks."""
-    return progress.bar("sweeps", total)
+    return printing.bar("sweeps", total)
 
 
 class CheckpointError(ValueError):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array, single_threaded_blas, sum_over_blocks
 from vbsvm.base.cached import cached_property
-from vbsvm.base.progress import SharedLine
+from vbsvm.base.printing import SharedLine
 from vbsvm.missing.categories import LevelCounts
 from vbsvm.missing.distributions import InputDistribution, InputSums
 from vbsvm.missing.model import MissingSums
