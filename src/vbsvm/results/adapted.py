@@ -11,9 +11,8 @@ from scipy.special import softmax
 
 from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.distributions import ScaleDraws, TabulatedVariance
-from vbsvm.design.columns import Encoded, Plan
+from vbsvm.design.columns import UNSEEN, Encoded, Plan, group_labels
 from vbsvm.design.formula.reader import Reader
-from vbsvm.design.levels import UNSEEN, group_labels
 from vbsvm.inference.adaptation import AdaptedEffects, NaturalEffects, adapt, mixture
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.loop import OptimizeResult

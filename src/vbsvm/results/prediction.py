@@ -16,8 +16,7 @@ from scipy.special import expit, log_expit, log_softmax, ndtr, softmax
 
 from vbsvm.base.arrays import Array, block_rows, single_threaded_blas
 from vbsvm.base.distributions import MIDPOINTS
-from vbsvm.design.columns import Encoded, Plan
-from vbsvm.design.levels import UNSEEN
+from vbsvm.design.columns import UNSEEN, Encoded, Plan
 from vbsvm.missing.imputation import Population
 from vbsvm.missing.rows import IncompleteRows
 from vbsvm.missing.updates import conditional_means, imputation_variance

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
-from vbsvm.design.columns import FactorPlan
-from vbsvm.design.levels import UNSEEN
+from vbsvm.design.columns import UNSEEN, FactorPlan
 from vbsvm.design.scaling import Recipe
 from vbsvm.missing.rows import IncompleteRows, Inputs, PatternGroup, pattern_groups, write_zeros
 from vbsvm.model.layouts.arrow_rows import ArrowRows

@@ -84,7 +84,7 @@ MODELS = CHAINS | {
     "Plan": "vbsvm.design.columns:Plan",
     "FactorPlan": "vbsvm.design.columns:FactorPlan",
     "Recipe": "vbsvm.design.scaling:Recipe",
-    "Levels": "vbsvm.design.levels:Levels",
+    "Levels": "vbsvm.design.columns:Levels",
     "Spline": "vbsvm.design.curves:Spline",
     "Parts": "vbsvm.design.formula.syntax:FormulaParts",
     "SplineTerm": "vbsvm.design.formula.syntax:SplineTerm",
