@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from vbsvm.results.comparison.pooling import pool
     from vbsvm.results.fit import Fit
     from vbsvm.sources.files import Files
-    from vbsvm.storage.archive import ModelFileError
+    from vbsvm.storage.saving import ModelFileError
 
 __all__ = [
     "VBSVC",
@@ -87,7 +87,7 @@ _HOMES = {
     "Joint": "vbsvm.model.priors",
     "LaplaceZero": "vbsvm.model.priors",
     "Model": "vbsvm.api.model",
-    "ModelFileError": "vbsvm.storage.archive",
+    "ModelFileError": "vbsvm.storage.saving",
     "Normal": "vbsvm.model.priors",
     "NotAtRandom": "vbsvm.missing.settings",
     "OneClassWarning": "vbsvm.api.fit_warnings",

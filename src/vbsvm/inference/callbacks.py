@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from vbsvm.base.printing import SharedLine, is_interactive
-from vbsvm.storage import archive
+from vbsvm.storage import saving
 from vbsvm.storage.codec import Registry
 from vbsvm.storage.names import MODELS
 from vbsvm.version import __version__
@@ -121,12 +121,12 @@ class CheckpointCallback(Callback):
     def _write(self, results: "list[OptimizeResult]") -> None:
         tree, arrays = REGISTRY.encode(results, "a climb")
         with suppress(OSError):  # an optimisation can go on without it
-            archive.write(self._path, FORMAT, SCHEMA, archive.Archive({"about": self._about}, tree, arrays))
+            saving.write_archive(self._path, FORMAT, SCHEMA, saving.Archive({"about": self._about}, tree, arrays))
         self._written = time.monotonic()
 
     def _read(self) -> "list[OptimizeResult]":
         try:
-            file = archive.read(self._path, FORMAT, SCHEMA)
+            file = saving.read_archive(self._path, FORMAT, SCHEMA)
             return REGISTRY.decode(file.tree, file.arrays) if file.about["about"] == self._about else []
         except Exception:  # whatever is wrong with it, it can be done without
             return []
