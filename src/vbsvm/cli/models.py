@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from vbsvm.cli import tables
-from vbsvm.cli.messages import say, stdout
+from vbsvm.cli.__init__ import say, stdout
 
 AVERAGES, SLOPE = "probability", "slope"
 

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, final
 import click
 
 from vbsvm.base.printing import visible
-from vbsvm.cli.messages import say, stdout, with_cli_options
+from vbsvm.cli.__init__ import say, stdout, with_cli_options
 from vbsvm.design.values import did_you_mean, renumbered
 from vbsvm.sources import files_text
 from vbsvm.sources.files_text import PACKED, SEPARATORS, TextReader
