@@ -27,9 +27,8 @@ if TYPE_CHECKING:
         Normal,
         Ridge,
     )
-    from vbsvm.results.comparison.approximations import compare
+    from vbsvm.results.comparison.approximations import compare, pool
     from vbsvm.results.comparison.models import compare_models
-    from vbsvm.results.comparison.pooling import pool
     from vbsvm.results.fit import Fit
     from vbsvm.sources.files import Files
     from vbsvm.storage.saving import ModelFileError
@@ -71,7 +70,7 @@ _HOMES = {
     "compare_models": "vbsvm.results.comparison.models",
     "cross_validate": "vbsvm.api.cross_validation",
     "load": "vbsvm.api.load",
-    "pool": "vbsvm.results.comparison.pooling",
+    "pool": "vbsvm.results.comparison.approximations",
     "to_sklearn": "vbsvm.api.sklearn_support",
     "VBLogistic": "vbsvm.api.svc",
     "VBSVC": "vbsvm.api.svc",
