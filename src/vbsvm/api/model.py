@@ -34,9 +34,9 @@ from vbsvm.inference.variational import Variational
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Prior
 from vbsvm.results.covariance import warn_of_margin
-from vbsvm.results.data_summary import Facts
 from vbsvm.results.display import Outline
 from vbsvm.results.fit import Fit
+from vbsvm.results.history import Facts
 from vbsvm.sources.cluster import is_collection
 from vbsvm.sources.distributed import Distributed
 from vbsvm.sources.files import Files

@@ -33,8 +33,8 @@ from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.priors import LaplaceZero
 from vbsvm.model.spec import State
 from vbsvm.results.calibration import LeftOutScores, PosteriorMean, calibrate
-from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
+from vbsvm.results.history import Facts
 from vbsvm.sources.cluster import check_in_memory
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.past_rows import NewAndPastRows, PastRows

@@ -23,8 +23,8 @@ from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.likelihoods.logistic import LOGISTIC
 from vbsvm.model.spec import Spec, State
-from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
+from vbsvm.results.history import Facts
 from vbsvm.results.training_rows import TrainingRows, Unweighted, links
 from vbsvm.sources.block_source import Pages
 from vbsvm.sources.distributed import AnyRows, Distributed, InMemory

@@ -24,9 +24,9 @@ from vbsvm.model.layouts.dense import DenseGaussian, DenseGram
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.spec import Spec, State
 from vbsvm.results.covariance import LearnedCovariances
-from vbsvm.results.data_summary import Facts
 from vbsvm.results.effects.rows import row_weights
 from vbsvm.results.fit_predictions import observed_classes
+from vbsvm.results.history import Facts
 from vbsvm.results.prediction import prior_covariances
 from vbsvm.sources.row_builder import Grouping, RowBuilder
 

@@ -25,10 +25,9 @@ from vbsvm.results.calibration import Calibration, PosteriorMean
 from vbsvm.results.comparison.leave_one_out import leave_one_out
 from vbsvm.results.comparison.left_out import LeftOutPredictions
 from vbsvm.results.covariance import ROBUST, Intervals, LearnedCovariances
-from vbsvm.results.data_summary import Facts
 from vbsvm.results.effects.marginal import AverageEffects, Subject, subject_of
 from vbsvm.results.effects.rows import FormulaRows, row_weights
-from vbsvm.results.history import History, Traces, WorstMixing
+from vbsvm.results.history import Facts, History, Traces, WorstMixing
 from vbsvm.results.notes import noted
 from vbsvm.results.posterior import Posterior, posterior_of
 from vbsvm.results.training_rows import TrainingRows

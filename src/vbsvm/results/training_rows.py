@@ -27,7 +27,7 @@ from vbsvm.model.row_pass import Part, RowInfluence
 from vbsvm.model.spec import Spec
 from vbsvm.results import imputed_covariance
 from vbsvm.results.calibration import LeftOutScores, PosteriorMean, calibrate
-from vbsvm.results.data_summary import Facts
+from vbsvm.results.history import Facts
 from vbsvm.results.prediction import Link, Scores
 from vbsvm.sources.distributed import AnyRows, Distributed, InMemory, reweighted
 from vbsvm.sources.memory import Memory

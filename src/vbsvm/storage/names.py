@@ -96,7 +96,7 @@ MODELS = CHAINS | {
     "NormalScale": "vbsvm.design.curves:NormalScale",
     "JointNormal": "vbsvm.base.distributions:JointNormal",
     "Reader": "vbsvm.design.formula.reader:FORM",
-    "Facts": "vbsvm.results.data_summary:Facts",
+    "Facts": "vbsvm.results.history:Facts",
     "Calibration": "vbsvm.results.calibration:Calibration",
 }
 # Classes in a cache of encoded rows.
