@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from vbsvm import VBSVC, Files, GaussianImputation, Gibbs, LaplaceZero, Model, Variational, cross_validate
-from vbsvm.inference import callbacks
+from vbsvm.inference import loop
 from vbsvm.results import predicted_files, training_rows
 from vbsvm.sources import block_source, files_cache, files_text
 from vbsvm.sources import files as file_sources
@@ -347,11 +347,11 @@ class StopError(Exception):
 
 @pytest.mark.parametrize("formula", ["y ~ x + z", "y ~ x + (1 | g)"])
 def test_an_interrupted_climb_goes_on(formula, tmp_path, monkeypatch):
-    monkeypatch.setattr(callbacks, "SECONDS_BETWEEN", -1.0)
+    monkeypatch.setattr(loop, "SECONDS_BETWEEN", -1.0)
     frame, inference = table(), Variational(tol=1e-12, accelerate=False, max_iter=3000)
     whole = Model(formula, frame, likelihood="hinge").fit(inference)
     files = Files(written(frame, tmp_path / "d"), cache=tmp_path / "cache")
-    reached = callbacks.CheckpointCallback.on_step
+    reached = loop.CheckpointCallback.on_step
     n_steps = 0
 
     def stop(self, outcome, tol):
@@ -362,7 +362,7 @@ def test_an_interrupted_climb_goes_on(formula, tmp_path, monkeypatch):
             raise StopError
 
     with monkeypatch.context() as patch:
-        patch.setattr(callbacks.CheckpointCallback, "on_step", stop)
+        patch.setattr(loop.CheckpointCallback, "on_step", stop)
         with pytest.raises(StopError):
             Model(formula, files, likelihood="hinge").fit(inference)
     assert any(name.endswith(".climb") for name in cache_of(tmp_path))
@@ -376,7 +376,7 @@ def test_an_interrupted_climb_goes_on(formula, tmp_path, monkeypatch):
 def test_ctrl_c_stores_what_has_been_reached_and_the_next_fit_goes_on(tmp_path, monkeypatch):
     frame, calls = table(), []
     files = Files(written(frame, tmp_path / "d"), cache=tmp_path / "cache")
-    reached = callbacks.CheckpointCallback.on_step
+    reached = loop.CheckpointCallback.on_step
 
     def interrupt(self, outcome, tol):
         reached(self, outcome, tol)
@@ -386,7 +386,7 @@ def test_ctrl_c_stores_what_has_been_reached_and_the_next_fit_goes_on(tmp_path, 
 
     clf = VBSVC(inference=TIGHT)
     with monkeypatch.context() as patch:
-        patch.setattr(callbacks.CheckpointCallback, "on_step", interrupt)
+        patch.setattr(loop.CheckpointCallback, "on_step", interrupt)
         with pytest.raises(KeyboardInterrupt):
             clf.fit_files(files, "y", features=INPUTS)
     assert not clf.converged_

@@ -11,10 +11,9 @@ from vbsvm.api import priors, validation
 from vbsvm.api.missing_values import MissingDataPlan
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
-from vbsvm.inference.callbacks import CheckpointCallback, ProgressCallback
 from vbsvm.inference.gibbs import Gibbs, Sample
 from vbsvm.inference.inputs import LearnedInputs
-from vbsvm.inference.loop import OptimizeResult
+from vbsvm.inference.loop import CheckpointCallback, OptimizeResult, ProgressCallback
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.imputation import Population
 from vbsvm.missing.model import MissingModel
