@@ -17,7 +17,7 @@ import pytest
 
 from vbsvm import VBSVC, Files, GaussianImputation, Gibbs, LaplaceZero, Model, Variational, cross_validate
 from vbsvm.inference import loop
-from vbsvm.results import predicted_files, training_rows
+from vbsvm.results import fit_predictions, training_rows
 from vbsvm.sources import block_source, files_cache, files_text
 from vbsvm.sources import files as file_sources
 from vbsvm.sources.memory import Memory
@@ -454,7 +454,7 @@ def test_a_full_disk_is_told_where_predictions_are_written(ending, tmp_path, mon
     frame = table()
     clf = VBSVC().fit(frame[INPUTS], frame["y"])
     monkeypatch.setattr(pd.DataFrame, "to_csv", full)
-    monkeypatch.setattr(predicted_files.ParquetWriter, "write", full)
+    monkeypatch.setattr(fit_predictions.ParquetWriter, "write", full)
     with pytest.raises(OSError, match=f"The disk of .*scores.{ending} is full. Make room there"):
         clf.predict_files(written(frame, tmp_path / "d"), tmp_path / f"scores.{ending}")
     assert sorted(one.name for one in tmp_path.iterdir()) == ["d"]

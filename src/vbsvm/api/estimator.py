@@ -295,7 +295,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         keep : list of str, default ()
             Columns of the files that are copied, such as an identifier.
         """
-        from vbsvm.results import predicted_files
+        from vbsvm.results import fit_predictions
 
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
@@ -303,7 +303,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
             raise ValueError("This was fitted to an array, whose columns have no names that could be found in files.")
         added: dict[str, Any] = {"keep": keep, "proba": proba, "scores": scores}
         columns = [str(name) for name in names]
-        return predicted_files.write(
+        return fit_predictions.write_predictions(
             self, files, to, columns=columns, text=self._text_columns, classes=self.classes_, **added
         )
 

@@ -319,7 +319,7 @@ def file_row_numbers(rows: Sequence[int]) -> Iterator[None]:
 
 def write(frame: Any, path: str | None, *, force: bool) -> None:
     """Write a table into a file, in one step as others see it, or to stdout as CSV."""
-    from vbsvm.results.predicted_files import write_text
+    from vbsvm.results.fit_predictions import write_text
 
     if path is None:
         write_text(frame, stdout())
