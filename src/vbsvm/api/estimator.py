@@ -18,11 +18,10 @@ from sklearn.utils.validation import check_is_fitted
 from vbsvm.api import likelihood_power, online, sensitivity, validation
 from vbsvm.api.data import inputs, label_checks
 from vbsvm.api.data.partitions import MemoryPartitions
-from vbsvm.api.data.problem import build_problem
 from vbsvm.api.data.table_reader import ReadTable, TableReader
 from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.sklearn_support import InputSelection, linear_classifier
-from vbsvm.api.task import Task, check_variational
+from vbsvm.api.task import Task, build_problem, check_variational
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import check_flag
 from vbsvm.design.columns import Encoded

@@ -14,7 +14,6 @@ from vbsvm.api import likelihood_power as powers
 from vbsvm.api import sensitivity, validation
 from vbsvm.api.data.formula_reader import FormulaReader
 from vbsvm.api.data.partitions import MemoryPartitions, Partitions
-from vbsvm.api.data.problem import build_problem
 from vbsvm.api.fit_warnings import (
     OneClassWarning,
     convergence_messages,
@@ -23,7 +22,7 @@ from vbsvm.api.fit_warnings import (
     warn_of_random_effects,
 )
 from vbsvm.api.priors import keys
-from vbsvm.api.task import check_variational, read_imputation, read_inference, read_likelihood
+from vbsvm.api.task import build_problem, check_variational, read_imputation, read_inference, read_likelihood
 from vbsvm.base.arrays import single_threaded_blas
 from vbsvm.base.printing import ReliabilityWarning, visible, warn_user
 from vbsvm.base.settings import check_flag

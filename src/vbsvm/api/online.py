@@ -19,9 +19,8 @@ from scipy.sparse import issparse
 from vbsvm.api import validation
 from vbsvm.api.data import inputs, label_checks
 from vbsvm.api.data.partitions import EncodedData, Partition
-from vbsvm.api.data.problem import Problem
 from vbsvm.api.data.table_reader import ReadTable, TableEncoder, TableReader
-from vbsvm.api.task import Task
+from vbsvm.api.task import Problem, Task
 from vbsvm.base.arrays import Array
 from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.inference.gibbs import Gibbs
