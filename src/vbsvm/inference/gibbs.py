@@ -18,7 +18,7 @@ from vbsvm.inference.chains import Run, read_checkpoint, run_rounds
 from vbsvm.missing.categories import LevelCounts, LevelDistributions
 from vbsvm.missing.distributions import InputSums
 from vbsvm.missing.model import MissingState, MissingSums, input_model
-from vbsvm.model.coefficients import PointDistribution, SampledCoefficients
+from vbsvm.model.interfaces import PointDistribution, SampledCoefficients
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.row_pass import Part, Source, add_optional
 from vbsvm.model.spec import Spec, State

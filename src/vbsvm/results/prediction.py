@@ -20,8 +20,7 @@ from vbsvm.design.columns import UNSEEN, Encoded, Plan
 from vbsvm.missing.imputation import Population
 from vbsvm.missing.rows import IncompleteRows
 from vbsvm.missing.updates import conditional_means, imputation_variance
-from vbsvm.model.coefficients import PointDistribution
-from vbsvm.model.interfaces import EffectiveCoefficients
+from vbsvm.model.interfaces import EffectiveCoefficients, PointDistribution
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.likelihoods import hinge
 from vbsvm.model.matrices import SparseMatrix

@@ -8,7 +8,7 @@ CHAINS = {
     "State": "vbsvm.model.spec:State",
     "MissingState": "vbsvm.missing.model:MissingState",
     "MissingSums": "vbsvm.missing.model:MissingSums",
-    "PointLaw": "vbsvm.model.coefficients:PointDistribution",
+    "PointLaw": "vbsvm.model.interfaces:PointDistribution",
     "Gates": "vbsvm.model.gates:Gates",
     "GateMap": "vbsvm.model.gates:GateMap",
     "LaplaceZeroLaw": "vbsvm.model.priors.laplace_zero:LaplaceZeroDistribution",

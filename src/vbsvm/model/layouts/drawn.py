@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array, sum_terms
 from vbsvm.base.cached import cached_property
-from vbsvm.model.coefficients import PointDistribution, SecondMoments
 from vbsvm.model.gates import Gates, GateScan
-from vbsvm.model.interfaces import Effects, Precision, Rows
+from vbsvm.model.interfaces import Effects, PointDistribution, Precision, Rows, SecondMoments
 from vbsvm.model.layouts.dense import MatrixRows
 
 # Number of draws in the steps of a fit, whose errors partly cancel over rows, and for standard errors. The relative
