@@ -294,7 +294,6 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         keep : list of str, default ()
             Columns of the files that are copied, such as an identifier.
         """
-        from vbsvm.results import fit_predictions
 
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)

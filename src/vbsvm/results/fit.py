@@ -364,17 +364,14 @@ class Fit(AverageEffects):
         keep : list of str, default ()
             Columns of the files that are copied, such as an identifier.
         """
-        from vbsvm.results import fit_predictions
 
         if self.reader is None:
             raise ValueError(
                 "This is one of a VBSVC's models, which knows no columns: call predict_files of the VBSVC."
             )
-        columns, text = self.reader.columns, fit_predictions.text_columns(self.reader)
+        columns, text = self.reader.columns, predictions.text_columns(self.reader)
         added: dict[str, Any] = {"keep": keep, "proba": proba, "scores": scores}
-        return fit_predictions.write_predictions(
-            self, files, to, columns=columns, text=text, classes=self.classes, **added
-        )
+        return predictions.write_predictions(self, files, to, columns=columns, text=text, classes=self.classes, **added)
 
     def predict_log_proba(self, data: Any, *, new_groups: str = "population") -> Array:
         """Logarithms of ``predict_proba``, which are finite also where a probability is too small for a number."""
