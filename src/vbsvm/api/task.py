@@ -1,4 +1,4 @@
-"""One two-class model and its rows, ready to be fitted."""
+"""How any data become tasks that are fitted: a reader says what columns mean, partitions where rows are."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

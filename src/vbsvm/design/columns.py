@@ -1,4 +1,4 @@
-"""Columns and grouping factors of a design, for fitting and prediction alike."""
+"""Columns and grouping factors of a design, for fitting and prediction alike; summaries of labels, and levels."""
 
 import math
 from collections.abc import Sequence

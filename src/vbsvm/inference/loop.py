@@ -1,4 +1,7 @@
-"""The optimisation loop: steps that a rule proposes are taken while they raise the bound; and why it ends."""
+"""The optimisation loop: steps that a rule proposes are taken while they raise the bound; and why it ends.
+
+Its callbacks show progress on a line, and save a file from which an interrupted run goes on.
+"""
 
 import hashlib
 import math

@@ -2,7 +2,8 @@
 
 A distribution gives the moments of rows' scores; rows form the sums that its update needs; grams add, solve, and give
 the next distribution. There is no other coupling, so that a layout that exploits structure of the design (such as a
-grouping factor) has the same interface, and the same results as the dense one.
+grouping factor) has the same interface, and the same results as the dense one. Every layout has the same discrete
+distributions: a point, and the draws of a sampler.
 """
 
 import math

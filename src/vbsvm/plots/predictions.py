@@ -1,4 +1,4 @@
-"""Figures of predicted rows: how scores separate the classes, and whether probabilities are calibrated.
+"""Figures of predictions: how scores separate the classes, whether probabilities are calibrated, and their averages.
 
 The curve of calibration is smooth, with a band, beside the slope of the log odds. Both start from the predicted log
 odds x: the log odds of the class are x + a + b (x − x₀), so that a = b = 0 is a prediction that is right. The curve has

@@ -1,4 +1,7 @@
-"""What a fit says of rows: scores, classes and probabilities; of rows in a cluster when they are asked for."""
+"""What a fit says of rows: scores, classes and probabilities; of rows in a cluster when they are asked for.
+
+Predictions of rows in files are written to a file piece by piece: neither need fit in memory.
+"""
 
 import csv
 import errno

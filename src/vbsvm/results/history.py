@@ -1,4 +1,4 @@
-"""How a fit was reached, in numbers: the optimisation of a bound, or chains of draws and how well they mix.
+"""What a fit keeps of its data, a few counts; and how it was reached: a bound, or chains of draws and their mixing.
 
 Draws are given parameter by parameter, on the scale of the user's columns.
 """

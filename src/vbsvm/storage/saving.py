@@ -2,6 +2,10 @@
 
 A file holds settings, learned numbers and levels, and not the data, with one exception: the distribution of a model
 with many more columns than rows is made of its rows. Whatever is wrong with a file is a ``ModelFileError``.
+
+The archive is a zip of a JSON tree and arrays: ``manifest.json`` says what it is and has the SHA-256 of every other
+part; the zip's comment has that of the manifest. Arrays are ``.npy``, read without pickle. Parts are stored and not
+compressed, so that none can claim to be larger than the file. The same content gives the same bytes.
 """
 
 import hashlib

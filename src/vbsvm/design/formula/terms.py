@@ -1,4 +1,8 @@
-"""Terms of a part of a formula, counted before formulaic expands them, which could take hours."""
+"""The text of a formula: what R, patsy and NumPy have is rewritten or gets a hint; and terms of its parts.
+
+Text is rewritten before the sandbox parses it, and terms are counted before formulaic expands them, which could take
+hours: nothing is evaluated. Also here: ``.``, which stands for columns.
+"""
 
 import keyword
 import re

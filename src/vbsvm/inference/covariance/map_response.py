@@ -3,6 +3,10 @@
 At a fixed point z, dz/dt = (I − F_z)⁻¹ F_t, so that the covariance of what a state expects is found with products of
 F_z and vectors alone: differences of steps, one pass each. ``linear_response`` is quicker where a model is dense,
 complete and without gates.
+
+The dual layout, with many more columns than rows, has the equations of ``linear_response`` as systems of rows × rows.
+The part of the mean is Λ + CᵀMC with a matrix M of rows × rows, and is inverted by Woodbury's identity; coefficients
+without a prior to speak of stand with the scales in its border.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Accuracy of a variational fit: overlap of its posterior densities with those of a Gibbs fit of the same model."""
+"""Several fits of one model: a variational fit compared with a Gibbs fit, and fits of completed tables pooled."""
 
 import math
 from collections.abc import Sequence
