@@ -18,8 +18,8 @@ import pytest
 from vbsvm import VBSVC, Files, GaussianImputation, Gibbs, LaplaceZero, Model, Variational, cross_validate
 from vbsvm.inference import loop
 from vbsvm.results import fit_predictions, training_rows
-from vbsvm.sources import block_source, files_cache, files_text
 from vbsvm.sources import files as file_sources
+from vbsvm.sources import files_cache, files_text, rows
 from vbsvm.sources.memory import Memory
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -65,7 +65,7 @@ def small_pieces(monkeypatch, tmp_path):
     """Pieces of a few rows, pages that are let go all the time, and a cache of the test's own."""
     monkeypatch.setattr(file_sources, "PIECE", 0.0)
     monkeypatch.setattr(file_sources, "MIN_ROWS", 50)
-    monkeypatch.setattr(block_source, "RUN", 64)
+    monkeypatch.setattr(rows, "RUN", 64)
     monkeypatch.setattr(files_text, "SCAN_ROWS", 30)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "users"))
 
@@ -90,7 +90,7 @@ CLASSIFIERS = {
 @pytest.mark.parametrize("case", CLASSIFIERS)
 def test_a_classifier_of_files_is_that_of_the_rows(case, cheap, tmp_path, monkeypatch):
     if not cheap:
-        monkeypatch.setattr(block_source.Pages, "can_cache", lambda self, n_rows: False)
+        monkeypatch.setattr(rows.Pages, "can_cache", lambda self, n_rows: False)
     settings, features, weights, target = CLASSIFIERS[case]
     frame = table()
     sample_weight = None if weights is None else frame[weights]

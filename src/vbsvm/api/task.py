@@ -28,11 +28,10 @@ from vbsvm.model.spec import Spec, State
 from vbsvm.results.fit import Fit
 from vbsvm.results.history import Facts
 from vbsvm.results.training_rows import TrainingRows, Unweighted, links
-from vbsvm.sources.block_source import Pages, runs
 from vbsvm.sources.distributed import AnyRows, Distributed, InMemory
 from vbsvm.sources.files_cache import CHECKPOINT
 from vbsvm.sources.memory import Memory
-from vbsvm.sources.row_builder import Grouping
+from vbsvm.sources.rows import Grouping, Pages, runs
 from vbsvm.sources.sparse import Sparse
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from vbsvm.results.effects.rows import row_weights
 from vbsvm.results.fit_predictions import observed_classes
 from vbsvm.results.history import Facts
 from vbsvm.results.prediction import prior_covariances
-from vbsvm.sources.row_builder import Grouping, RowBuilder
+from vbsvm.sources.rows import Grouping, RowBuilder
 
 if TYPE_CHECKING:
     from vbsvm.results.fit import Fit

@@ -1,7 +1,7 @@
 """Scores of rows under a fitted distribution, new groups and missing inputs included, and what they say of classes.
 
 New groups are treated in three places. That they add nothing to the mean of a score is in ``Grouping.factor``
-(``sources/row_builder.py``), what they add to its variance is here, and whether they are refused (``new_groups``) is
+(``sources/rows.py``), what they add to its variance is here, and whether they are refused (``new_groups``) is
 decided in ``results/fit_predictions.py``.
 """
 
@@ -27,7 +27,7 @@ from vbsvm.model.matrices import SparseMatrix
 from vbsvm.model.spec import Spec, State
 from vbsvm.results import calibration
 from vbsvm.results.calibration import Calibration, PosteriorMean
-from vbsvm.sources.row_builder import Grouping, MissingInputs, RowBuilder
+from vbsvm.sources.rows import Grouping, MissingInputs, RowBuilder
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,7 +17,7 @@ from vbsvm.missing.distributions import InputDistribution, InputSums
 from vbsvm.model.row_pass import Part, RowPass, Stats
 from vbsvm.sources.cluster import Cluster
 from vbsvm.sources.memory import Memory
-from vbsvm.sources.row_builder import Grouping, MissingInputs
+from vbsvm.sources.rows import Grouping, MissingInputs
 from vbsvm.sources.sparse import Sparse, SparseTable
 
 T = TypeVar("T", bound=Addable)

@@ -20,7 +20,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from vbsvm.sources.block_source import Pages
+from vbsvm.sources.rows import Pages
 from vbsvm.storage import saving
 from vbsvm.storage.codec import Registry
 from vbsvm.storage.names import ROWS

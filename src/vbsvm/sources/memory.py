@@ -20,8 +20,7 @@ from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.drawn import DrawnRows
 from vbsvm.model.matrices import StandardisedMatrix
 from vbsvm.model.row_pass import CompleteRows
-from vbsvm.sources.block_source import EXTRA_ROW_BYTES, BlockSource, Pages, runs
-from vbsvm.sources.row_builder import Grouping, MissingInputs, Patterns, RowBuilder
+from vbsvm.sources.rows import EXTRA_ROW_BYTES, BlockSource, Grouping, MissingInputs, Pages, Patterns, RowBuilder, runs
 
 T = TypeVar("T", bound=Addable)
 

@@ -19,7 +19,7 @@ from vbsvm.model.layouts.dual import DualRows
 from vbsvm.model.layouts.dual_parts import SparseDesign
 from vbsvm.model.matrices import SparseMatrix, n_pairs
 from vbsvm.model.row_pass import CompleteRows
-from vbsvm.sources.block_source import BlockSource, runs
+from vbsvm.sources.rows import BlockSource, runs
 
 T = TypeVar("T")
 
