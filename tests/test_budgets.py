@@ -19,33 +19,33 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "vbsvm"
 
-LINES, FILES = 39_750, 192
+LINES, FILES = 39_550, 175
 # McCabe's number of any function, parsers included; pyproject.toml has that of all others.
 MOST_COMPLEX = 20
 # Files at the top of each package.
 TOPS = {
-    "api": 18,
-    "base": 12,
-    "cli": 5,
+    "api": 17,
+    "base": 10,
+    "cli": 4,
     "datasets": 1,
-    "design": 9,
-    "inference": 16,
+    "design": 8,
+    "inference": 15,
     "missing": 11,
-    "model": 8,
-    "plots": 7,
-    "report": 8,
-    "results": 20,
-    "sources": 12,
-    "storage": 6,
+    "model": 7,
+    "plots": 6,
+    "report": 7,
+    "results": 18,
+    "sources": 11,
+    "storage": 5,
 }
 # Functions and modules of the package that a call crosses: 200 rows of 10 columns, and toenail under the hinge loss.
 WAYS = {
-    "VBSVC.fit": (419, 61),
-    "Model": (319, 39),
-    "Model.fit": (348, 48),
-    "Fit.summary": (289, 39),
-    "Fit.predict_proba": (250, 35),
-    "sweep": (64, 17),
+    "VBSVC.fit": (419, 53),
+    "Model": (319, 35),
+    "Model.fit": (347, 42),
+    "Fit.summary": (288, 36),
+    "Fit.predict_proba": (249, 32),
+    "sweep": (64, 16),
 }
 
 

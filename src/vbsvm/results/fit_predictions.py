@@ -350,7 +350,7 @@ def _text_writer(file: Any, sep: str) -> Any:
         write_text(frame, file, sep, header=not begun)
         begun = True
 
-    return write_predictions
+    return write
 
 
 def write_text(frame: "pd.DataFrame", file: Any, sep: str = ",", *, header: bool = True) -> None:
