@@ -141,7 +141,7 @@ def _column(name: str, frame: "pd.DataFrame") -> list[str]:
 
 
 def headings(frame: "pd.DataFrame") -> list[str]:
-    """Printed heading of each column of a table; the level of its intervals and its standard errors are in ``attrs``."""
+    """Printed heading of each column; the level of intervals and the name of standard errors are in ``attrs``."""
     of_table = HEADINGS | ({"std_error": frame.attrs["std_error"]} if "std_error" in frame.attrs else {})
     for lower, (upper, heading) in INTERVALS.items():
         of_table |= {end: f"{_of_level(frame, heading)}, {side}" for end, side in ((lower, "lower"), (upper, "upper"))}

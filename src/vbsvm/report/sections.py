@@ -203,8 +203,8 @@ def coefficients(fit: Fit, key: str) -> Section:
     which = f"{100 * LEVEL:g} % intervals {covariance(fit).notes.intervals}"
     blocks: list[Block] = [
         Text(
-            f"A coefficient is the change of the score for one unit of its column; “estimate per sd” is for one standard "
-            f"deviation and comparable across columns. Positive coefficients mean {fit.classes[1]!s}."
+            f"A coefficient is the change of the score for one unit of its column; “estimate per sd” is for one "
+            f"standard deviation and comparable across columns. Positive coefficients mean {fit.classes[1]!s}."
         )
     ]
     if n_terms:

@@ -251,7 +251,8 @@ class Fit(AverageEffects):
             units where there are some. "posterior" is the posterior of the pseudo-likelihood. "curvature" is a quick
             approximation to it, and "mean-field" what variational Bayes ended with, which is too narrow. None is
             robust in models of complete inputs without gates (with a logistic likelihood the posterior, and the
-            curvature in large tables), the posterior after Gibbs sampling, and else the curvature. ``attrs["note"]`` says which.
+            curvature in large tables), the posterior after Gibbs sampling, and else the curvature. ``attrs["note"]``
+            says which.
 
         Notes
         -----
@@ -413,9 +414,9 @@ class Fit(AverageEffects):
     def variance_components(self, level: float = 0.95) -> "pd.DataFrame":
         """Standard deviations of random effects and splines with their intervals; correlations of slopes.
 
-        ``std_dev`` is the median, with an interval; ``variance`` is its square, the median of the variance. Slopes are given
-        for the user's column. In logistic models intervals of random effects that are integrated out, and those after
-        Gibbs sampling, are highest-density intervals, which contain 0 where the data allow it. Other intervals of
+        ``std_dev`` is the median, with an interval; ``variance`` is its square, the median of the variance. Slopes are
+        given for the user's column. In logistic models intervals of random effects that are integrated out, and those
+        after Gibbs sampling, are highest-density intervals, which contain 0 where the data allow it. Other intervals of
         random effects have the word "too narrow" in ``note``, and a ``ReliabilityWarning`` is given. After Gibbs
         sampling the table has R̂ and effective draws.
         """

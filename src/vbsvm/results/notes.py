@@ -46,7 +46,8 @@ _SELECTION_OF_DRAWS = (
 class Notes:
     """The notes on one kind of standard deviations and intervals.
 
-    ``explanation`` stands below tables. ``mean`` and ``aside`` are for figures: what the centre of an interval is, and what stands behind it in brackets.
+    ``explanation`` is the note of tables. ``mean`` and ``aside`` are for figures: what the centre of an interval is,
+    and what follows it in brackets.
     ``intervals`` and ``components`` end the captions of tables of coefficients and of variance components. The others
     are caveats of reports: on spreads (a title and a text), and on groups and selection, where a model has these.
     """
