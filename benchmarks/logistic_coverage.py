@@ -32,10 +32,10 @@ def run_one(number: int) -> list[tuple[int, str, str, bool, float, float]]:
             for name, truth in TRUTH.items():
                 one = table.loc[name]
                 held = bool(one["lower"] <= truth <= one["upper"])
-                rows.append((number, kind, name, held, float(one["coefficient"]), float(one["sd"])))
+                rows.append((number, kind, name, held, float(one["estimate"]), float(one["std_error"])))
         one = fit.variance_components(LEVEL).iloc[0]
     held = bool(one["lower"] <= SIGMA <= one["upper"])
-    return [*rows, (number, "posterior", "σ", held, float(one["sd"]), np.nan)]
+    return [*rows, (number, "posterior", "σ", held, float(one["std_dev"]), np.nan)]
 
 
 def run(sets: int, jobs: int) -> None:

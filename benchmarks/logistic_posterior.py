@@ -85,8 +85,8 @@ def _case(name: str, formula: str, data: pd.DataFrame, draws: int) -> Case:
 def ours(fit: Fit) -> Estimates:
     """Coefficients with the posterior's spread, as users see them."""
     table, components = fit.summary(covariance="posterior"), fit.variance_components(LEVEL)
-    scales = {f"{term}, {effect}": float(one["sd"]) for (term, effect), one in components.iterrows()}
-    return _numbers(table["coefficient"]), _numbers(table["sd"]), scales
+    scales = {f"{term}, {effect}": float(one["std_dev"]) for (term, effect), one in components.iterrows()}
+    return _numbers(table["estimate"]), _numbers(table["std_error"]), scales
 
 
 def _numbers(column: pd.Series) -> Numbers:

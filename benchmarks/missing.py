@@ -159,8 +159,8 @@ def direction_coverage(model: VBSVC) -> tuple[float, float, float, float]:
     table = model.summary(0.95).iloc[1:] / np.linalg.norm(model.coef_[0])
     truth, with_missing = COEFFICIENTS / np.linalg.norm(COEFFICIENTS), incomplete_columns()
     inside = ((table["lower"] <= truth) & (truth <= table["upper"])).to_numpy()
-    off = table["coefficient"].to_numpy() - truth
-    sd, error = (float(np.sqrt(np.mean(np.square(x)))) for x in (table["sd"], off))
+    off = table["estimate"].to_numpy() - truth
+    sd, error = (float(np.sqrt(np.mean(np.square(x)))) for x in (table["std_error"], off))
     return float(inside[with_missing].mean()), float(inside[~with_missing].mean()), sd, error
 
 

@@ -238,10 +238,10 @@ def run_coverage(mechanism: str, seed: int, truth: tuple[float, ...]) -> list[tu
     _, gaps, y = simulate(TRAIN, 5, 0.3, mechanism, 30, rng)
     table = VBSVC().fit(gaps, y).summary()
     covered = (table["lower"] <= truth) & (np.asarray(truth) <= table["upper"])
-    errors = table["coefficient"] - np.asarray(truth)
+    errors = table["estimate"] - np.asarray(truth)
     return [
         (mechanism, seed, name, int(inside), sd, error)
-        for name, inside, sd, error in zip(table.index, covered, table["sd"], errors, strict=True)
+        for name, inside, sd, error in zip(table.index, covered, table["std_error"], errors, strict=True)
     ]
 
 

@@ -144,7 +144,7 @@ def small_sample(seed: int) -> Numbers:
         with recorded():
             fit = Model("y ~ x1 + x2 + x3", data, **METHODS[method]).fit()
             one, table = fit.summary().loc[["x1"]], fit.slopes("x1")
-        numbers[f"{method}_estimate"] = float(one["coefficient"].iloc[0])
+        numbers[f"{method}_estimate"] = float(one["estimate"].iloc[0])
         numbers[f"{method}_held"] = _held(one, beta[:1])[0]
         numbers[f"{method}_slope_held"] = _held(table, np.array([slope]))[0]
     return numbers

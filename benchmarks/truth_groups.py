@@ -128,7 +128,7 @@ def small_groups(seed: int) -> Numbers:
     model = Model(WITH_SLOPE, data, likelihood="logistic")
     with recorded():
         fit, exact = model.fit().summary(), model.fit(Variational(bound="exact")).summary()
-    return {"absurd": float((fit["sd"] > 3 * exact["sd"]).any())}
+    return {"absurd": float((fit["std_error"] > 3 * exact["std_error"]).any())}
 
 
 NEW, HINGE, ONE, SMALL = "new groups", "new groups, hinge", "one group", "small groups"

@@ -39,7 +39,7 @@ def plentiful(seed: int) -> Numbers:
         ours = Model("y ~ .", data, likelihood="logistic").fit().summary()
         flat = Model("y ~ .", data, {"fixed": Normal(1e8)}, likelihood="logistic").fit().summary()
     error = (flat["upper"] - flat["lower"]) / (2 * 1.959964)
-    moved = float((np.abs(ours["coefficient"] - flat["coefficient"]) / error).max())
+    moved = float((np.abs(ours["estimate"] - flat["estimate"]) / error).max())
     return {"table": float(number), "moved": moved, "within": float(moved <= MOST_MOVED), "rows": len(X) / X.shape[1]}
 
 

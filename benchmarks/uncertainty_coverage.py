@@ -62,7 +62,7 @@ class Design:
         """Coefficients of a fit to very many rows; they are on the inputs' own scale."""
         many = self.draw(np.random.default_rng([POSSIBLE, self.size]), self.many)
         table = self.fit(many, Variational(bound="exact")).summary(covariance="mean-field")
-        return {str(name): float(value) for name, value in table["coefficient"].items()} | {NULL: 0.0}
+        return {str(name): float(value) for name, value in table["estimate"].items()} | {NULL: 0.0}
 
 
 def _plain(d: int, intercept: float = 0.0) -> Callable[[np.random.Generator, int], pd.DataFrame]:
@@ -152,7 +152,7 @@ def _rows(job: Job, fit: Fit, method: str, kind: str | None) -> Iterator[Row]:
         return
     for name in at90.index:
         a, b = at90.loc[name], at95.loc[name]
-        numbers = (float(x) for x in (a.coefficient, a.sd, a.lower, a.upper, b.lower, b.upper))
+        numbers = (float(x) for x in (a.estimate, a.std_error, a.lower, a.upper, b.lower, b.upper))
         yield job.design, job.data_set, method, str(name), *numbers
 
 

@@ -175,11 +175,11 @@ def compare(case: Case) -> Compared:
         except ValueError:  # the exact bound does not support every model
             continue
         sure = _sure(fit, known)
-        apart = [(fit.summary(covariance="mean-field").loc[name, "coefficient"] - known.mean[name]) for name in sure]
+        apart = [(fit.summary(covariance="mean-field").loc[name, "estimate"] - known.mean[name]) for name in sure]
         off[bound] = float(np.sqrt(np.mean(np.square(np.array(apart) / [known.sd[name] for name in sure]))))
         for kind in KINDS:
             try:
-                sds = fit.summary(covariance=kind)["sd"]
+                sds = fit.summary(covariance=kind)["std_error"]
             except ValueError:  # the posterior's spread is not available for every model
                 continue
             logs = [np.log(sds[name] / known.sd[name]) for name in sure]
@@ -233,7 +233,7 @@ def print_scales(found: Sequence[Compared]) -> None:
                 line = table.loc[tuple(name.split(", ", 1))]
                 sd = float(np.log(line["upper"] / line["lower"]) / ndtri(0.5 + 0.5 * LEVEL))
                 truth = one.reference.log_variance_sd[name]
-                ratio = line["sd"] / one.reference.scale[name]
+                ratio = line["std_dev"] / one.reference.scale[name]
                 rows.append([f"{one.case.group}: {name}", fit, f"{ratio:.2f}", f"{sd:.3f}", f"{truth:.3f}"])
                 rows[-1].append(f"{sd / truth:.2f}")
     if rows:

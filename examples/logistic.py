@@ -17,7 +17,9 @@ fits = {
     likelihood: Model(formula, data, positive="moderate or severe", likelihood=likelihood).fit()
     for likelihood in ("logistic", "hinge")
 }
-print(fits["logistic"].summary()[["coefficient", "odds_ratio", "lower", "upper"]].round(3))
+print(
+    fits["logistic"].summary()[["estimate", "std_error", "odds_ratio", "odds_ratio_lower", "odds_ratio_upper"]].round(3)
+)
 
 # %%
 # Here both have similar average probabilities, as patients have intercepts and so many different scores. Where discrete

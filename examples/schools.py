@@ -51,7 +51,7 @@ plots.spline(fit)
 # %%
 
 plots.random_effects(fit, factor="school", effect="hours")
-slopes = fit.random_effects("school")["mean"].unstack("effect")["hours"]
+slopes = fit.random_effects("school")["estimate"].unstack("effect")["hours"]
 print(f"found and true slopes of schools correlate by {np.corrcoef(slopes, of_school[:, 1])[0, 1]:.2f}")
 
 # %%

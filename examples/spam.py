@@ -15,7 +15,7 @@ X, y = data.drop(columns="class"), data["class"]
 clf = VBSVC(LaplaceZero()).fit(X, y)
 table = clf.summary().round(3)
 print(f"{clf.selected_.sum()} of {X.shape[1]} inputs are in, after {clf.n_iter_} passes over the data.\n")
-print(table[table["inclusion"] > 0.5].sort_values("coefficient")[["coefficient", "p_positive", "inclusion"]])
+print(table[table["inclusion"] > 0.5].sort_values("estimate")[["estimate", "p_positive", "inclusion"]])
 
 # %%
 # The likeliest inputs. A + or − marks those whose sign is nearly certain.

@@ -133,7 +133,7 @@ def plain(answer):
     if isinstance(answer, list | tuple):
         return [plain(one) for one in answer]
     if isinstance(answer, pd.DataFrame):
-        texts = [str(answer.columns.name), *map(str, answer.columns), str(answer.attrs.get("spreads"))]
+        texts = [*map(str, answer.columns), str(answer.attrs.get("note"))]
         return [*texts, answer.select_dtypes("number").to_numpy()]
     return np.asarray(answer) if isinstance(answer, float | np.ndarray) else str(answer)
 

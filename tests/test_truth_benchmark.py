@@ -157,8 +157,8 @@ def test_intervals_that_the_table_marks_are_set_apart(truth, monkeypatch, note, 
 
         def variance_components(self):
             index = pd.MultiIndex.from_tuples([("(1 | g)", "(intercept)")])
-            found = pd.DataFrame({"sd": [1.0], "lower": [0.9], "upper": [1.1]}, index=index)
-            found.columns.name = note
+            found = pd.DataFrame({"std_dev": [1.0], "lower": [0.9], "upper": [1.1]}, index=index)
+            found.attrs = {"note": note}
             return found
 
     monkeypatch.setattr(truth_components, "Model", Fake)

@@ -161,7 +161,7 @@ class TestRows:
         data["y"] = np.where(data["noise"] > 1, "maybe", data["y"])
         found = cross_validate(Model("y ~ x + z", data, positive="yes"))
         assert set(found.predictions["outcome"]) == {"yes", "not yes"}
-        assert found.predictions.columns.name == "probability of yes"
+        assert found.predictions.attrs["note"] == 'probability: of class "yes".'
 
     def test_columns_of_a_dictionary(self):
         data = frame_of()

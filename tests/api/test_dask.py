@@ -128,7 +128,7 @@ def test_groups(client):
     far = DaskVBSVC(group="g", inference=TIGHT).fit(parts[[*NAMES, "g"]], parts["y"])
     near = VBSVC(group="g", inference=TIGHT).fit(frame[[*NAMES, "g"]], frame["y"])
     same(far, near)
-    np.testing.assert_allclose(far.random_effects_["mean"], near.random_effects_["mean"], atol=1e-5)
+    np.testing.assert_allclose(far.random_effects_["estimate"], near.random_effects_["estimate"], atol=1e-5)
     new = parts[[*NAMES, "g"]].assign(g="another")
     np.testing.assert_allclose(
         far.predict_proba(new), near.predict_proba(frame.assign(g="another")[new.columns]), atol=1e-6
@@ -209,7 +209,7 @@ def test_to_local_knows_all_that_was_learned(client, tmp_path):
     local = far.to_local()
     assert type(local) is VBSVC
     np.testing.assert_array_equal(local.predict_proba(X), far.predict_proba(in_chunks(X, (200,))).compute())
-    assert "robust" in " ".join(str(local.summary().attrs["spreads"]).split()).lower()
+    assert "robust" in " ".join(str(local.summary().attrs["note"]).split()).lower()
     local.save(tmp_path / "model")
     with pytest.raises(ValueError, match="which this fit no longer holds"):
         local.summary(covariance="posterior")
@@ -583,8 +583,8 @@ def test_tables_suggest_only_what_can_be_had(client):
         Model("y ~ x + z", dd.from_pandas(frame, npartitions=2), likelihood="hinge").fit(),
         Model("y ~ x + z", frame, likelihood="hinge").fit(),
     )
-    assert "covariance='posterior'" in near.summary().attrs["spreads"]
-    assert "covariance='posterior'" not in far.summary().attrs["spreads"]
+    assert "covariance='posterior'" in near.summary().attrs["note"]
+    assert "covariance='posterior'" not in far.summary().attrs["note"]
     with pytest.raises(ValueError, match="no longer holds"):
         far.summary(covariance="posterior")
 

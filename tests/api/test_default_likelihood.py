@@ -57,9 +57,7 @@ class TestPython:
     def test_sensitivity_shifts_the_model_of_the_default(self, data):
         lost = data.assign(x=data["x"].mask(np.arange(200) % 5 == 0))
         table = Model("y ~ x + z", lost).sensitivity([0.0])
-        assert table.loc[0.0, "z"] == pytest.approx(
-            Model("y ~ x + z", lost).fit().summary().loc["z", "coefficient"], 1e-3
-        )
+        assert table.loc[0.0, "z"] == pytest.approx(Model("y ~ x + z", lost).fit().summary().loc["z", "estimate"], 1e-3)
 
     def test_files_keep_their_likelihood(self, data, tmp_path):
         for likelihood in ("logistic", "hinge"):
@@ -73,8 +71,8 @@ class TestPython:
         toenail = load_toenail()
         fit = Model(TOENAIL, toenail, likelihood="hinge").fit()
         found = fit.summary()
-        np.testing.assert_allclose(found["coefficient"], [0.0735, 0.7008, -0.101, 0.177], atol=1e-3)
-        np.testing.assert_allclose(found["sd"], [0.432, 0.0966, 0.647, 0.158], rtol=0.02)
+        np.testing.assert_allclose(found["estimate"], [0.0735, 0.7008, -0.101, 0.177], atol=1e-3)
+        np.testing.assert_allclose(found["std_error"], [0.432, 0.0966, 0.647, 0.158], rtol=0.02)
         assert fit.elbo == pytest.approx(-1018.24, abs=0.01)
         alone = toenail[["visit", "patientID"]]
         clf = VBSVC(Normal(1e8), group="patientID").fit(alone, toenail["outcome"])

@@ -28,7 +28,7 @@ def test_columns_that_are_standardised_as_given_have_the_prior_of_others(data, t
     assert priors_of(Model("y ~ arm", data)) == priors_of(Model("y ~ wide", data)) == expected
     data.to_csv(tmp_path / "data.csv", index=False)
     assert priors_of(Model("y ~ arm", Files(tmp_path / "data.csv"))) == expected
-    own, wide = (Model(f"y ~ {name}", data).fit().summary()["coefficient"].iloc[1] for name in ("arm", "wide"))
+    own, wide = (Model(f"y ~ {name}", data).fit().summary()["estimate"].iloc[1] for name in ("arm", "wide"))
     np.testing.assert_allclose(own, 3 * wide, rtol=1e-6)
 
 
@@ -45,15 +45,15 @@ def test_separated_classes_under_a_given_prior():
     fit, drawn = model.fit(), model.fit(Gibbs(draws=1000, tune=200), random_state=0).summary()
     assert "Complete separation" in words(fit.summary())
     assert "depend on the prior: report it with them." in words(fit.summary())
-    assert (abs(fit.summary()["coefficient"] - drawn["coefficient"]) < 0.15 * drawn["sd"]).all()
-    assert (fit.summary()["sd"] / drawn["sd"]).between(0.85, 1.15).all()
+    assert (abs(fit.summary()["estimate"] - drawn["estimate"]) < 0.15 * drawn["std_error"]).all()
+    assert (fit.summary()["std_error"] / drawn["std_error"]).between(0.85, 1.15).all()
     assert "cannot be relied on" in words(VBLogistic().fit(X, data["y"]).summary())
     overlapping = Model("y ~ b + c", data).fit().summary()
     assert "Complete separation" not in words(overlapping)
 
 
 def words(table):
-    return table.attrs["spreads"]
+    return table.attrs["note"]
 
 
 class TestGroupsWithoutReplication:

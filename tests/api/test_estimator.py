@@ -234,22 +234,23 @@ def test_the_summary_says_what_its_spreads_are(cancer):
     X, y = cancer
     clf = VBSVC().fit(X, y)
     table = clf.summary(level=0.9)
-    assert table.columns.tolist() == ["coefficient", "sd", "lower", "upper", "p_positive"]
-    np.testing.assert_allclose(table["coefficient"], np.r_[clf.intercept_, clf.coef_[0]])
-    np.testing.assert_allclose(table["sd"], np.r_[clf.intercept_std_, clf.coef_std_[0]])
-    np.testing.assert_allclose(table["upper"] - table["lower"], 2 * 1.6448536269514722 * table["sd"])
-    np.testing.assert_allclose(table["p_positive"], ndtr(table["coefficient"] / table["sd"]))
-    assert "robust sd" in str(table)
-    assert "robust" in table.attrs["spreads"]
+    assert table.columns.tolist() == ["estimate", "std_error", "lower", "upper"]
+    np.testing.assert_allclose(table["estimate"], np.r_[clf.intercept_, clf.coef_[0]])
+    np.testing.assert_allclose(table["std_error"], np.r_[clf.intercept_std_, clf.coef_std_[0]])
+    np.testing.assert_allclose(table["upper"] - table["lower"], 2 * 1.6448536269514722 * table["std_error"])
+    assert "robust" in table.attrs["note"]
+    assert table.attrs["std_error"] == "std. error"
     for kind, said in {
-        "posterior": "posterior sd",
-        "curvature": "curvature's sd",
-        "mean-field": "sd too narrow",
+        "posterior": "posterior, by linear response",
+        "curvature": "by the curvature",
+        "mean-field": "mean field",
     }.items():
         other = clf.summary(level=0.9, covariance=kind)
-        assert said in str(other)
-        np.testing.assert_array_equal(other["coefficient"], table["coefficient"])
-        assert not np.allclose(other["sd"], table["sd"], rtol=0.05)
+        assert said in other.attrs["note"]
+        assert other.attrs["std_error"] == "posterior sd"
+        np.testing.assert_allclose(other["p_positive"], ndtr(other["estimate"] / other["std_error"]))
+        np.testing.assert_array_equal(other["estimate"], table["estimate"])
+        assert not np.allclose(other["std_error"], table["std_error"], rtol=0.05)
     with pytest.raises(ValueError, match="covariance must be one of 'robust'"):
         clf.summary(covariance="sandwich")
     with pytest.raises(ValueError, match="level must be a number between 0 and 1"):
@@ -261,7 +262,7 @@ def test_the_summary_of_several_classes_has_them_as_first_level(iris):
     table = VBSVC().fit(X, y).summary()
     assert table.index.nlevels == 2
     assert table.loc[1].index.tolist() == ["(intercept)", *X.columns]
-    assert "robust sd" in str(table)
+    assert "robust" in table.attrs["note"]
 
 
 def test_grids_name_the_settings_of_prior_and_inference():

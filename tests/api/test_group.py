@@ -50,7 +50,7 @@ def test_it_is_algorithm_2_with_random_intercepts(toenail):
     mu, _, bound = algorithm_2_grouped(standardised, groups, np.where(y == "none or mild", 1.0, -1.0))
     clf = VBSVC(Normal(1e8), TIGHT, group="patient").fit(X, y)
     np.testing.assert_allclose(clf.coef_[0] * columns.std(0), mu[1:4], atol=1e-5)
-    np.testing.assert_allclose(clf.random_effects_["mean"], mu[4:], atol=1e-5)
+    np.testing.assert_allclose(clf.random_effects_["estimate"], mu[4:], atol=1e-5)
     assert clf.elbo_ == pytest.approx(bound, abs=1e-7)
 
 
@@ -102,7 +102,7 @@ def test_an_unseen_group_gets_the_population_score(toenail):
     population = X.head(3)[["visit", "treated", "both"]].to_numpy() @ clf.coef_[0] + clf.intercept_[0]
     np.testing.assert_allclose(clf.decision_function(stranger), population, rtol=1e-8)
     known = clf.decision_function(X.head(3)) - population
-    np.testing.assert_allclose(known, clf.random_effects_["mean"].loc[1], rtol=1e-8)
+    np.testing.assert_allclose(known, clf.random_effects_["estimate"].loc[1], rtol=1e-8)
 
 
 def test_one_group_for_all_rows_is_the_intercept():

@@ -124,7 +124,7 @@ class TestCalibration:
         X, y = table(400, 4, 2)
         one, half = (VBSVC(likelihood_power=power).fit(X, y) for power in (1, 0.5))
         np.testing.assert_allclose(half.coef_std_, one.coef_std_, rtol=0.25)
-        posterior = [clf.summary(covariance="posterior")["sd"].mean() for clf in (one, half)]
+        posterior = [clf.summary(covariance="posterior")["std_error"].mean() for clf in (one, half)]
         assert posterior[1] > 1.25 * posterior[0]
         np.testing.assert_allclose(half.predict_proba(X), one.predict_proba(X), atol=0.06)
 
@@ -298,7 +298,7 @@ class TestSettings:
             warnings.simplefilter("ignore")
             draws = Gibbs(draws=200, tune=100, chains=2)
             clf, one = (VBSVC(inference=draws, likelihood_power=power, random_state=0).fit(X, y) for power in (0.3, 1))
-        ratio = clf.summary()["sd"].mean() / one.summary()["sd"].mean()
+        ratio = clf.summary()["std_error"].mean() / one.summary()["std_error"].mean()
         assert ratio > 1.3
         variational = VBSVC(likelihood_power=0.3).fit(X, y)
         assert len(compare(variational, clf).table)

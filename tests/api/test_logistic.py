@@ -79,13 +79,16 @@ class TestCoefficients:
 
     def test_tables_have_odds_ratios_and_the_posteriors_spread(self, rows):
         table = VBLogistic().fit(*rows).summary()
-        np.testing.assert_allclose(table["odds_ratio"], np.exp(table["coefficient"]))
-        assert table.columns.name == "posterior sd"
+        ratios = table[["odds_ratio", "odds_ratio_lower", "odds_ratio_upper"]]
+        np.testing.assert_allclose(ratios, np.exp(table[["estimate", "lower", "upper"]]))
+        assert table.attrs["std_error"] == "posterior sd"
+        assert "p_positive" in table
+        assert "p_positive" not in VBLogistic().fit(*rows).summary(covariance="robust")
         assert "odds_ratio" not in VBSVC().fit(*rows).summary().columns
 
     def test_kinds_of_spread_agree_where_the_model_is_right(self):
         clf = VBLogistic().fit(*simulated(n=2000))
-        kinds = [clf.summary(covariance=kind)["sd"] for kind in ("posterior", "robust", "curvature")]
+        kinds = [clf.summary(covariance=kind)["std_error"] for kind in ("posterior", "robust", "curvature")]
         for other in kinds[1:]:
             np.testing.assert_allclose(other / kinds[0], 1.0, atol=0.12)
 
@@ -170,7 +173,7 @@ class TestWidth:
         ):
             fit = Model(formula, grouped, priors, likelihood="logistic").fit()
             assert fit.converged
-            assert 0.7 < fit.variance_components()["sd"].iloc[0] < 1.8
+            assert 0.7 < fit.variance_components()["std_dev"].iloc[0] < 1.8
 
     def test_selection(self):
         X, y = simulated(n=600, d=30)
@@ -334,7 +337,8 @@ class TestAround:
         data, formula = load_toenail(), "outcome ~ visit * treatment + (1 | patientID)"
         model = Model(formula, data, likelihood="logistic")
         augmented, exact = (
-            model.fit(Variational(bound=bound)).variance_components()["sd"].iloc[0] for bound in ("augmented", "exact")
+            model.fit(Variational(bound=bound)).variance_components()["std_dev"].iloc[0]
+            for bound in ("augmented", "exact")
         )
         # A long run of the sampler has 4.24.
         assert augmented < 2.5 < 3.5 < exact < 4.3

@@ -74,7 +74,7 @@ def test_toenail_is_the_dense_transcription_of_algorithm_2(toenail):
     ready = ready.assign(patient=toenail["patientID"], outcome=toenail["outcome"])
     fit = Model("outcome ~ visit + treated + both + (1 | patient)", ready, likelihood="hinge").fit(TIGHT)
     np.testing.assert_allclose(np.r_[fit.intercept, fit.coef], mu[:4], atol=1e-5)
-    np.testing.assert_allclose(fit.random_effects()["mean"], mu[4:], atol=1e-5)
+    np.testing.assert_allclose(fit.random_effects()["estimate"], mu[4:], atol=1e-5)
     assert fit.elbo == pytest.approx(bound, abs=1e-7)
     # The raw frame spans the same space in another basis, under a nearly flat prior.
     raw = Model("outcome ~ visit * treatment + (1 | patientID)", toenail, likelihood="hinge").fit(TIGHT)
@@ -142,9 +142,9 @@ class TestSimulated:
         frame["y"] = answers(rng, 0.3 + 0.8 * frame["x"] + a[frame["a"]] + b[frame["b"]])
         train, test = halves(frame)
         fit = Model("y ~ x + (1 | a) + (1 | b)", train).fit()
-        assert np.corrcoef(fit.random_effects("a")["mean"], a)[0, 1] > 0.8
-        assert np.corrcoef(fit.random_effects("b")["mean"], b)[0, 1] > 0.8
-        sd = fit.variance_components()["sd"]
+        assert np.corrcoef(fit.random_effects("a")["estimate"], a)[0, 1] > 0.8
+        assert np.corrcoef(fit.random_effects("b")["estimate"], b)[0, 1] > 0.8
+        sd = fit.variance_components()["std_dev"]
         assert sd["(1 | a)", "(intercept)"] > 1.3 * sd["(1 | b)", "(intercept)"]
         pooled = Model("y ~ x", train).fit()
         better = balanced_error(test["y"], fit.predict(test))
@@ -159,13 +159,13 @@ class TestSimulated:
         frame["y"] = answers(rng, 0.8 * frame["x"] + school[frame["school"]] + form[pupil_class])
         train, test = halves(frame)
         fit = Model("y ~ x + (1 | school/form)", train).fit()
-        assert np.corrcoef(fit.random_effects("school")["mean"], school)[0, 1] > 0.8
-        effects, size = fit.random_effects("school:form")["mean"], train.groupby(["school", "form"]).size()
+        assert np.corrcoef(fit.random_effects("school")["estimate"], school)[0, 1] > 0.8
+        effects, size = fit.random_effects("school:form")["estimate"], train.groupby(["school", "form"]).size()
         large = size.index[size >= 20]
         numbers = [10 * one + other for one, other in large]
         assert len(large) > 500
         assert np.corrcoef(effects[large], form[numbers])[0, 1] > 0.8
-        sd = fit.variance_components()["sd"].droplevel("effect")
+        sd = fit.variance_components()["std_dev"].droplevel("effect")
         assert sd["(1 | school:form)"] > 1.1 * sd["(1 | school)"]
         pooled = Model("y ~ x", train).fit()
         better = balanced_error(test["y"], fit.predict(test))
@@ -184,11 +184,11 @@ class TestSimulated:
             fit = Model(formula, train).fit()
             errors[formula] = balanced_error(test["y"], fit.predict(test))
             if "(x" in formula:
-                effects = fit.random_effects()["mean"].unstack("effect")
+                effects = fit.random_effects()["estimate"].unstack("effect")
                 assert np.corrcoef(effects["(intercept)"], u[:, 0])[0, 1] > 0.8
                 assert np.corrcoef(effects["x"], u[:, 1])[0, 1] > 0.8
             if formula == "y ~ x + (x | g)":
-                found = fit.variance_components()["sd"].droplevel("term")
+                found = fit.variance_components()["std_dev"].droplevel("term")
                 assert found["(intercept)"] > 2 * found["x"]  # for the user's column, of standard deviation 3
                 assert 0.2 < found["correlation of (intercept) and x"] < 0.8  # the truth is .5
         assert errors["y ~ x + (x | g)"] < errors["y ~ x + (1 | g)"] - 0.02 < errors["y ~ x"] - 0.04
@@ -204,7 +204,7 @@ class TestSimulated:
         assert better < balanced_error(test["y"], line.predict(test)) - 0.05
         grid = pd.DataFrame({"x": np.linspace(0, 6, 50), "z": 3.0})
         assert np.corrcoef(fit.decision_function(grid), np.sin(2 * grid["x"]))[0, 1] > 0.95
-        sd = fit.variance_components()["sd"].droplevel("effect")
+        sd = fit.variance_components()["std_dev"].droplevel("effect")
         assert sd["s(x)"] > 3 * sd["s(z)"]
 
 
@@ -234,7 +234,7 @@ def test_an_unseen_form_of_a_known_school_keeps_the_schools_effect(mixed):
     fit = Model("y ~ (1 | h/g)", mixed).fit()
     new = pd.DataFrame({"h": ["a", "zz"], "g": [99, 99]})
     mean, sd = fit.decision_function(new, return_std=True)
-    np.testing.assert_allclose(mean[0] - mean[1], fit.random_effects("h")["mean"]["a"])
+    np.testing.assert_allclose(mean[0] - mean[1], fit.random_effects("h")["estimate"]["a"])
     assert sd[1] > sd[0]
 
 
@@ -434,7 +434,8 @@ class TestTables:
         for part in (
             "Mixed-effects logistic regression: y ~ x + s(z) + (x | g). 400 observations, 20",
             'Modelled class: "yes". Converged in ',
-            "odds_ratio",
+            "odds ratio",
+            "95 % CI (OR)",
             "(intercept)",
             "s(z) line",
             "correlation",
@@ -454,7 +455,7 @@ class TestTables:
         table = fit.summary()
         assert table.index.tolist() == ["(intercept)", "x", "h[T.b]", "h[T.c]"]
         raw = Model("y ~ x + h + (1 | g)", mixed, standardize=False).fit(replace(TIGHT, max_iter=5000))
-        np.testing.assert_allclose(raw.summary()["coefficient"], table["coefficient"], rtol=1e-3)
+        np.testing.assert_allclose(raw.summary()["estimate"], table["estimate"], rtol=1e-3)
         with pytest.raises(ValueError, match="level must be a number between 0 and 1"):
             fit.summary(level=95)
 
@@ -472,9 +473,9 @@ class TestTables:
     def test_slopes_are_those_of_the_users_column(self, mixed):
         fit = Model("y ~ x + (x | g)", mixed).fit(TIGHT)
         wide = Model("y ~ x + (x | g)", mixed.assign(x=mixed["x"] * 1000)).fit(TIGHT)
-        slope, wider = (one.random_effects()["mean"].xs("x", level="effect") for one in (fit, wide))
+        slope, wider = (one.random_effects()["estimate"].xs("x", level="effect") for one in (fit, wide))
         np.testing.assert_allclose(slope, 1000 * wider, rtol=1e-4, atol=1e-6)
-        sd, wider_sd = (one.variance_components()["sd"]["(x | g)", "x"] for one in (fit, wide))
+        sd, wider_sd = (one.variance_components()["std_dev"]["(x | g)", "x"] for one in (fit, wide))
         assert sd == pytest.approx(1000 * wider_sd, rel=1e-4)
 
     def test_components_have_the_quantiles_of_their_distribution(self, mixed):
@@ -482,16 +483,16 @@ class TestTables:
         fit = model.fit(Variational(bound="exact"))
         fit = replace(fit, _rows=None)  # without its rows it has the quantiles of its own distribution
         table = fit.variance_components(level=0.9)
-        assert table.loc["(1 | h)", "sd"].item() == table.loc["(1 | h)", "upper"].item() == 2.0
+        assert table.loc["(1 | h)", "std_dev"].item() == table.loc["(1 | h)", "upper"].item() == 2.0
         distribution = next(
             s for b, s in zip(fit.spec.blocks, fit.outcome.state.scales, strict=True) if b.name == "(1 | g)"
         )
         draws = np.sqrt(distribution.rate / np.random.default_rng(0).gamma(distribution.shape, size=200_000))
         row = table.loc[("(1 | g)", "(intercept)")]
         np.testing.assert_allclose(
-            row[["sd", "lower", "upper"]].astype(float), np.quantile(draws, [0.5, 0.05, 0.95]), rtol=0.01
+            row[["std_dev", "lower", "upper"]].astype(float), np.quantile(draws, [0.5, 0.05, 0.95]), rtol=0.01
         )
-        assert row["variance"] == row["sd"] ** 2
+        assert row["variance"] == row["std_dev"] ** 2
 
 
 def test_a_fit_out_of_passes_warns_and_gives_what_it_has(mixed):

@@ -1,6 +1,7 @@
 """Numbers and tables as they are printed: few digits, 80 columns, and nothing hidden; and as HTML in notebooks."""
 
 import math
+import re
 from html.parser import HTMLParser
 
 import numpy as np
@@ -64,7 +65,7 @@ def test_long_names_lose_their_middle(name, width, text):
 
 def test_columns_of_a_kind_are_written_alike():
     frame = pd.DataFrame(
-        {"coefficient": [1.23456], "sd": [0.01], "p_positive": [1.0], "rhat": [1.00449], "ess_bulk": [412.7]},
+        {"estimate": [1.23456], "std_error": [0.01], "p_positive": [1.0], "rhat": [1.00449], "ess_bulk": [412.7]},
         index=["x"],
     )
     assert printing.cells(frame) == [["1.235", "0.0100", ">0.999", "1.004", "413"]]
@@ -84,18 +85,23 @@ def test_tables_are_80_wide_and_hide_no_column(names, n_columns):
 
 
 def test_diagnostics_that_do_not_fit_stand_below_together():
-    columns = ["coefficient", "sd", "lower", "upper", "p_positive", "inclusion", "rhat", "ess_bulk", "ess_tail"]
-    upper, lower = printing.table(pd.DataFrame(np.ones((2, 9)), index=["x", "z"], columns=columns)).split("\n\n")
-    assert upper.split("\n")[0].split() == columns[:6]
-    assert lower.split("\n")[0].split() == columns[6:]
-    assert lower.split("\n")[1].split() == ["x", "1.000", "1", "1"]
+    columns = ["estimate", "std_error", "lower", "upper", "p_positive", "inclusion", "rhat", "ess_bulk", "ess_tail"]
+    frame = pd.DataFrame(np.ones((2, 9)), index=["a long name", "z"], columns=columns)
+    frame.attrs = {"level": 0.9, "std_error": "posterior sd"}
+    upper, lower = printing.table(frame).split("\n\n")
+    heads = [re.split("  +", part.split("\n")[0].strip()) for part in (upper, lower)]
+    assert heads == [
+        ["estimate", "posterior sd", "90 % CI", "P(> 0)", "inclusion"],
+        ["R-hat", "bulk ESS", "tail ESS"],
+    ]
+    assert lower.split("\n")[2].split() == ["z", "1.000", "1", "1"]
 
 
 def test_a_name_that_goes_on_is_written_once():
     index = pd.MultiIndex.from_tuples([("a", "x"), ("a", "y"), ("b", "y")], names=["term", "effect"])
-    shown = printing.table(pd.DataFrame({"sd": [1.0, 2.0, 3.0]}, index=index))
+    shown = printing.table(pd.DataFrame({"std_dev": [1.0, 2.0, 3.0]}, index=index))
     assert [line.split() for line in shown.splitlines()] == [
-        ["term", "effect", "sd"],
+        ["term", "effect", "std.", "dev."],
         ["a", "x", "1.00"],
         ["y", "2.00"],
         ["b", "y", "3.00"],
@@ -117,11 +123,11 @@ def test_a_fit_prints_numbers_of_every_size_and_its_note_in_full(data):
     assert max(map(len, shown.splitlines())) <= 80
     assert 'Modelled class: "yes".' in " ".join(shown.split())
     for table in (fit.summary(), fit.variance_components()):
-        assert table.attrs["spreads"] in " ".join(shown.split())
-    for column in (*fit.summary().columns, *fit.variance_components().columns):
-        assert column in shown
+        assert table.attrs["note"] in " ".join(shown.split())
+        for heading in printing.headings(table):
+            assert heading.removesuffix(", lower").removesuffix(", upper") in shown
     row = next(line for line in shown.splitlines() if line.startswith("z "))
-    assert all(float(text) != 0 for text in row.split()[1:5])
+    assert all(float(text) != 0 for text in row.replace(" to ", " ").split()[1:5])
 
 
 def test_several_starts_are_told():

@@ -132,23 +132,23 @@ class TestFit:
         assert fit.outcome.integrated
         found = fit.summary()
         # Monte Carlo errors of the means are some .03 standard deviations; the approximation is allowed .1.
-        assert (np.abs(found["coefficient"] - table["coefficient"]) / table["sd"]).max() < 0.15
-        np.testing.assert_allclose(found["sd"] / table["sd"], 1.0, atol=0.1)
+        assert (np.abs(found["estimate"] - table["estimate"]) / table["std_error"]).max() < 0.15
+        np.testing.assert_allclose(found["std_error"] / table["std_error"], 1.0, atol=0.1)
         ours, theirs = (one.variance_components().iloc[0] for one in (fit, sample))
-        assert ours["sd"] == pytest.approx(theirs["sd"], rel=0.06)
+        assert ours["std_dev"] == pytest.approx(theirs["std_dev"], rel=0.06)
         assert ours["upper"] == pytest.approx(theirs["upper"], rel=0.1)
 
     def test_the_exact_bound_alone_is_further_off(self, drawn):
         model, sample = drawn
-        exact, found = (model.fit(Variational(bound=bound)).variance_components()["sd"].iloc[0] for bound in BOTH)
-        truth = sample.variance_components()["sd"].iloc[0]
+        exact, found = (model.fit(Variational(bound=bound)).variance_components()["std_dev"].iloc[0] for bound in BOTH)
+        truth = sample.variance_components()["std_dev"].iloc[0]
         assert abs(np.log(found / truth)) < abs(np.log(exact / truth))
 
     def test_effects_of_groups_are_the_samplers(self, drawn):
         model, sample = drawn
         found, known = model.fit().random_effects(), sample.random_effects()
-        assert (np.abs(found["mean"] - known["mean"]) / known["sd"]).max() < 0.25
-        np.testing.assert_allclose(found["sd"] / known["sd"], 1.0, atol=0.15)
+        assert (np.abs(found["estimate"] - known["estimate"]) / known["std_error"]).max() < 0.25
+        np.testing.assert_allclose(found["std_error"] / known["std_error"], 1.0, atol=0.15)
 
 
 BOTH = ("exact", "integrated")
@@ -298,7 +298,7 @@ class TestAtOnce:
     def test_without_fixed_effects(self):
         fit = Model("y ~ 0 + (1 | g)", grouped(), likelihood="logistic").fit()
         assert fit.outcome.integrated
-        assert fit.variance_components()["sd"].iloc[0] > 1
+        assert fit.variance_components()["std_dev"].iloc[0] > 1
 
 
 def test_the_distribution_is_held_by_an_upper_root():
@@ -314,7 +314,7 @@ def test_few_groups_leave_a_long_tail_of_sigma(n_groups, monkeypatch):
     finer = replace(quadrature.OPTIONS, max_sd=0.0, walk_step=0.2, max_walk_step=0.1, max_walk=60)
     monkeypatch.setattr(quadrature, "OPTIONS", finer)
     known = model.fit().variance_components().iloc[0]
-    for name in ("sd", "lower", "upper"):
+    for name in ("std_dev", "lower", "upper"):
         assert found[name] == pytest.approx(known[name], rel=0.02)
 
 
@@ -337,8 +337,8 @@ def test_far_from_the_mode_of_sigma_the_coefficients_are_those_of_a_maximum(n_gr
     model = Model("y ~ x + (1 | g)", data)
     fit, exact = model.fit(), model.fit(Variational(bound="exact"))
     table, other = fit.summary(), exact.summary()
-    assert (np.abs(table["coefficient"] - other["coefficient"]) < 0.5 * other["sd"]).all()
-    assert (table["sd"] < 2 * other["sd"]).all()
+    assert (np.abs(table["estimate"] - other["estimate"]) < 0.5 * other["std_error"]).all()
+    assert (table["std_error"] < 2 * other["std_error"]).all()
     assert fit.variance_components()["upper"].iloc[0] < 1.5 * exact.variance_components()["upper"].iloc[0]
     assert abs(fit.predict_proba(data)[:, 1].mean() - data["y"].mean()) < 0.05
 

@@ -550,7 +550,7 @@ class TestResults:
         ratios = by_mean_field(climbed).coef_std_ / drawn.coef_std_
         assert ((ratios > 0.35) & (ratios < 0.75)).all()
         table = drawn.summary()
-        assert table.columns.name == "Gibbs"
+        assert table.attrs["std_error"] == "posterior sd"
         assert list(table.columns[-3:]) == ["rhat", "ess_bulk", "ess_tail"]
         assert drawn.converged_
         assert drawn.penalty_ == pytest.approx(climbed.penalty_, rel=0.5)
@@ -568,7 +568,7 @@ class TestResults:
         np.testing.assert_allclose(table["lower"].to_numpy()[1:], np.quantile(draws[:, 1:], 0.1, axis=0))
         raw = fit.outcome.flat[:, 0] - draws[:, 1:] @ fit.plan.recipe.centre
         assert table.loc["(intercept)", "upper"] == pytest.approx(np.quantile(raw, 0.9))
-        assert table.loc["(intercept)", "sd"] == pytest.approx(raw.std())
+        assert table.loc["(intercept)", "std_error"] == pytest.approx(raw.std())
 
     def test_gates(self, overlapping):
         X, y = overlapping
@@ -578,9 +578,9 @@ class TestResults:
         assert clf.selected_[0].tolist()[0]
         gates, table = clf.fit_[0].outcome.gates, clf.summary()
         assert gates.shape[2] == 3
-        assert np.isnan(table.loc["(intercept)", "gate_rhat"])
-        assert table.loc["x2", "gate_rhat"] == diagnostics.rhat(gates[:, :, 2])
-        assert table.loc["x2", "gate_ess"] == diagnostics.ess_bulk(gates[:, :, 2])
+        assert np.isnan(table.loc["(intercept)", "inclusion_rhat"])
+        assert table.loc["x2", "inclusion_rhat"] == diagnostics.rhat(gates[:, :, 2])
+        assert table.loc["x2", "inclusion_ess"] == diagnostics.ess_bulk(gates[:, :, 2])
 
     def test_gates_that_never_move_are_good_where_chains_agree_and_bad_where_not(self, overlapping):
         X, y = overlapping
@@ -588,11 +588,11 @@ class TestResults:
         gates = fit.outcome.gates.copy()
         gates[:, :, 0], gates[:, :, 1] = 1.0, 0.0
         agreed = replace(fit, outcome=replace(fit.outcome, gates=gates))
-        assert agreed.summary()[["gate_rhat", "gate_ess"]].loc[["x0", "x1"]].isna().all(axis=None)
+        assert agreed.summary()[["inclusion_rhat", "inclusion_ess"]].loc[["x0", "x1"]].isna().all(axis=None)
         gates = gates.copy()
         gates[1, :, 1] = 1.0
         stuck = replace(fit, outcome=replace(fit.outcome, gates=gates))
-        assert stuck.summary().loc["x1", "gate_rhat"] == np.inf
+        assert stuck.summary().loc["x1", "inclusion_rhat"] == np.inf
         assert stuck.worst_mixing().rhat_of == stuck.worst_mixing().ess_of == "gate of x1"
         assert not stuck.converged
 
@@ -605,7 +605,7 @@ class TestResults:
         assert fit.random_effects().shape == (24, 2)
         table = fit.variance_components()
         assert list(table.index.get_level_values(1)) == ["(intercept)", "x", "correlation of (intercept) and x"]
-        assert (table["lower"] < table["sd"]).all()
+        assert (table["lower"] < table["std_dev"]).all()
         mean, sd = fit.decision_function(data.head(5), return_std=True)
         draws = fit.outcome.flat
         recipe = fit.plan.recipe
@@ -640,8 +640,8 @@ class TestResults:
             lambda: Model("y ~ x + (x | g)", data, {"(x | g)": prior}, likelihood="hinge").fit(FEW, random_state=1)
         )
         table = fit.variance_components()
-        np.testing.assert_allclose(table["variance"], table["sd"] ** 2)
-        assert table["sd"].iloc[1] == pytest.approx(table["sd"].iloc[0] / data["x"].std(ddof=0))
+        np.testing.assert_allclose(table["variance"], table["std_dev"] ** 2)
+        assert table["std_dev"].iloc[1] == pytest.approx(table["std_dev"].iloc[0] / data["x"].std(ddof=0))
         assert table["rhat"].isna().all() == isinstance(prior, Normal)
 
     def test_missing_inputs_and_categories(self):

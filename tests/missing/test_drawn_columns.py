@@ -110,7 +110,7 @@ class TestCurves:
 class TestAnswers:
     def test_intervals_include_what_is_missing(self, fit, data):
         complete = Model("y ~ x + sex + s(a)", simulated()).fit().summary(covariance="robust")
-        assert fit.summary().loc["s(a) line", "sd"] > complete.loc["s(a) line", "sd"]
+        assert fit.summary().loc["s(a) line", "std_error"] > complete.loc["s(a) line", "std_error"]
         shares = fit.missing_information()
         assert ((shares > 0) & (shares < 1)).all()
         assert shares["s(a) line"] > shares["sex[T.m]"]

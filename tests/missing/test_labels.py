@@ -147,7 +147,7 @@ class TestRegressor:
         data = pd.DataFrame({"y": y, "x": x, "z": z})
         fit = Model("y ~ x * z", data, priors, standardize=False, imputation=WEAK, likelihood="hinge").fit(PAPERS)
         expected = algorithm_2(c, S, y, lambda mean, Sigma: np.full(4, 1e-8))
-        np.testing.assert_allclose(fit.summary()["coefficient"].to_numpy(), expected, rtol=0, atol=2e-6)
+        np.testing.assert_allclose(fit.summary()["estimate"].to_numpy(), expected, rtol=0, atol=2e-6)
 
     def test_the_exact_bound_is_that_of_many_drawn_tables_below_each_other(self):
         """Each row with many draws of what it misses, which share its weight."""
@@ -242,7 +242,7 @@ class TestRegressor:
         data.loc[rng.random(300) < 0.2, "x"] = np.nan
         fit = Model("y ~ x + z + (x || g)", data, likelihood="hinge").fit()
         assert fit.converged
-        assert np.abs(fit.summary()["coefficient"] - whole.summary()["coefficient"]).max() < 0.5
+        assert np.abs(fit.summary()["estimate"] - whole.summary()["estimate"]).max() < 0.5
 
     def test_values_that_are_missing_not_at_random(self):
         X, y = correlated(150, 3, seed=7)
@@ -399,7 +399,7 @@ class TestSampler:
             Gibbs(draws=10000, tune=100, chains=2), random_state=0
         )
         climbed = Model("y ~ x + arm", data, {"fixed": Normal(1.0)}, likelihood="hinge").fit()
-        gap = fit.summary()["coefficient"] - climbed.summary()["coefficient"]
+        gap = fit.summary()["estimate"] - climbed.summary()["estimate"]
         assert np.abs(gap).max() < 0.2
 
     def test_the_cut_posterior_is_that_of_many_completed_tables(self):

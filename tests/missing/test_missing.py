@@ -486,7 +486,7 @@ class TestFormula:
         fit = Model("y ~ arm * bmi + age + (1 + bmi | clinic) + (1 | ward)", frame).fit()
         assert fit.converged
         assert np.isfinite(fit.decision_function(frame, return_std=True)).all()
-        assert fit.summary().loc["arm[T.b]:bmi", "coefficient"] != 0
+        assert fit.summary().loc["arm[T.b]:bmi", "estimate"] != 0
         assert (fit.predict(frame) == frame["y"]).mean() > 0.7
 
     def test_an_interaction_is_what_it_is_at_any_reference(self, frame, monkeypatch):

@@ -440,8 +440,8 @@ class TestEstimator:
         distribution, scale = state.coefficients, fit.plan.recipe.scale
         v = (distribution.mean[1:] + np.sqrt(distribution.variances[1:]) * rng.normal(size=(200_000, 12))) / scale
         draws = v * (rng.random(v.shape) < special.expit(np.linspace(-2, 2, 12)))
-        np.testing.assert_allclose(table["coefficient"][1:], draws.mean(axis=0), atol=0.01)
-        np.testing.assert_allclose(table["sd"][1:], draws.std(axis=0), atol=0.01)
+        np.testing.assert_allclose(table["estimate"][1:], draws.mean(axis=0), atol=0.01)
+        np.testing.assert_allclose(table["std_error"][1:], draws.std(axis=0), atol=0.01)
         np.testing.assert_allclose(table["lower"][1:], np.quantile(draws, 0.05, axis=0), atol=0.02)
         np.testing.assert_allclose(table["upper"][1:], np.quantile(draws, 0.95, axis=0), atol=0.02)
         assert table["inclusion"].iloc[0] == 1

@@ -124,10 +124,10 @@ def test_a_model_without_gates_is_refused(fit):
 def test_a_forest_has_means_and_intervals_for_one_standard_deviation_in_order(fit, data):
     ax = plots.coefficients(fit, level=0.9)
     table, sd = fit.summary(0.9).drop("(intercept)"), data["dose"].std(ddof=0)
-    assert labels(ax.yaxis) == [table["coefficient"].mul([sd, data["age"].std(ddof=0)]).idxmax(), "s(age) line"]
+    assert labels(ax.yaxis) == [table["estimate"].mul([sd, data["age"].std(ddof=0)]).idxmax(), "s(age) line"]
     row = labels(ax.yaxis).index("dose")
     np.testing.assert_allclose(segments(ax)[row][:, 0], table.loc["dose", ["lower", "upper"]].to_numpy(float) * sd)
-    np.testing.assert_allclose(points(ax)[row], [table.loc["dose", "coefficient"] * sd, row])
+    np.testing.assert_allclose(points(ax)[row], [table.loc["dose", "estimate"] * sd, row])
     assert ax.get_ylim()[0] > ax.get_ylim()[1]  # the first at the top
     assert "90 % interval (robust)" in ax.get_xlabel()
     ax = plots.coefficients(fit, level=0.9, covariance="mean-field")
@@ -167,11 +167,11 @@ def test_several_classes_need_a_name(iris):
 
 def test_a_caterpillar_is_sorted_and_named(fit):
     ax = plots.random_effects(fit)
-    table = fit.random_effects("g").xs("(intercept)", level="effect").sort_values("mean")
-    np.testing.assert_allclose(points(ax)[:, 0], table["mean"])
+    table = fit.random_effects("g").xs("(intercept)", level="effect").sort_values("estimate")
+    np.testing.assert_allclose(points(ax)[:, 0], table["estimate"])
     assert labels(ax.yaxis) == [str(label) for label in table.index]
-    np.testing.assert_allclose(np.ptp(segments(ax)[:, :, 0], axis=1), 2 * 1.959964 * table["sd"])
-    slopes = fit.random_effects("g").xs("dose", level="effect")["mean"].sort_values()
+    np.testing.assert_allclose(np.ptp(segments(ax)[:, :, 0], axis=1), 2 * 1.959964 * table["std_error"])
+    slopes = fit.random_effects("g").xs("dose", level="effect")["estimate"].sort_values()
     np.testing.assert_allclose(points(plots.random_effects(fit, effect="dose"))[:, 0], slopes)
 
 
@@ -185,7 +185,7 @@ def test_of_many_groups_the_ends_are_named_and_the_others_a_band(n_groups, n_lin
     assert sum(len(one.get_segments()) for one in lines) == n_lines
     assert len(ax.collections) - len(lines) == n_bands
     named = [name for name in labels(ax.yaxis) if "more" not in name]
-    order = clf.random_effects_["mean"].sort_values().index
+    order = clf.random_effects_["estimate"].sort_values().index
     assert named == [str(one) for one in ([*order[:10], *order[-10:]] if n_bands else order)]
     assert (f"… {n_groups - 20} more …" in labels(ax.yaxis)) == bool(n_bands)
     ax.figure.canvas.draw()
@@ -467,7 +467,7 @@ class TestVeryMany:
 
     def test_groups(self, fit):
         ax = plots.random_effects(fit, top=3)
-        means = fit.random_effects("g").xs("(intercept)", level="effect")["mean"]
+        means = fit.random_effects("g").xs("(intercept)", level="effect")["estimate"]
         expected = means[means.abs().nlargest(3).index].sort_values()
         assert labels(ax.yaxis) == [str(label) for label in expected.index]
         assert "3 of 20 shown, the largest" in ax.get_xlabel()

@@ -46,10 +46,12 @@ def test_new_groups_have_the_effects_that_a_refit_would_give(formula, inference,
     adapted = Model(formula, first, likelihood="hinge").fit(inference).adapt(rest)
     full = Model(formula, data, likelihood="hinge").fit(inference)
     found, expected = effects_of(adapted, new), effects_of(full, new)
-    z = (found["mean"] - expected["mean"]) / expected["sd"]
+    z = (found["estimate"] - expected["estimate"]) / expected["std_error"]
     assert np.sqrt(np.mean(np.square(z))) < most
-    assert (found["sd"] / expected["sd"]).between(0.75, 1.25).all()
-    assert expected["mean"].std() > 3 * (found["mean"] - expected["mean"]).std()  # the effects themselves are large
+    assert (found["std_error"] / expected["std_error"]).between(0.75, 1.25).all()
+    assert (
+        expected["estimate"].std() > 3 * (found["estimate"] - expected["estimate"]).std()
+    )  # the effects themselves are large
     assert len(adapted.random_effects("g")) == len(full.random_effects("g"))
     agree = adapted.predict(rest) == full.predict(rest)
     assert agree.mean() > 0.95
@@ -71,8 +73,8 @@ def test_effects_are_averaged_over_a_variance_that_may_be_nearly_zero(inference)
             first = Model("y ~ x + (1 | g)", data[g < 50]).fit(inference, random_state=1)
         adapted = effects_of(first.adapt(data[g >= 50]), new)
         full = effects_of(Model("y ~ x + (1 | g)", data).fit(), new)
-        assert 0.6 < (adapted["mean"] @ full["mean"]) / (full["mean"] @ full["mean"]) < 1.8
-        assert 0.6 < (adapted["sd"] / full["sd"]).mean() < 1.5
+        assert 0.6 < (adapted["estimate"] @ full["estimate"]) / (full["estimate"] @ full["estimate"]) < 1.8
+        assert 0.6 < (adapted["std_error"] / full["std_error"]).mean() < 1.5
 
 
 def test_known_groups_and_the_rest_stay_as_they_were():
@@ -83,7 +85,7 @@ def test_known_groups_and_the_rest_stay_as_they_were():
     pd.testing.assert_frame_equal(adapted.summary(), fit.summary())
     known = data[data["g"] < 30]
     np.testing.assert_allclose(adapted.predict_proba(known), fit.predict_proba(known), rtol=1e-12)
-    np.testing.assert_allclose(adapted.predictive(known)["sd"], fit.predictive(known)["sd"], rtol=1e-9)
+    np.testing.assert_allclose(adapted.predictive(known)["std_error"], fit.predictive(known)["std_error"], rtol=1e-9)
     pd.testing.assert_frame_equal(adapted.variance_components(), fit.variance_components())
     assert adapted.facts.n_rows == len(data)
     assert list(fit.random_effects().index) == list(range(30))  # the fit itself is as it was
@@ -96,14 +98,14 @@ def test_more_rows_make_a_group_surer_and_none_leave_it_at_the_prior():
     sds, spread = [], []
     for n in (1, 5, 30):
         adapted = fit.adapt(group.iloc[:n])
-        sds.append(adapted.random_effects().loc[35, "sd"])
-        spread.append(adapted.predictive(group)["sd"].mean())
+        sds.append(adapted.random_effects().loc[35, "std_error"])
+        spread.append(adapted.predictive(group)["std_error"].mean())
     assert sds[0] > sds[1] > sds[2]
     assert spread[0] > spread[1] > spread[2]
     nothing = fit.adapt(group.iloc[:1], weights=[1e-12])
     prior = np.sqrt(fit.posterior.state.scales[-1].values_at((np.arange(9) + 0.5) / 9).mean())
-    assert nothing.random_effects().loc[35, "mean"] == pytest.approx(0.0, abs=1e-6)
-    assert nothing.random_effects().loc[35, "sd"] == pytest.approx(prior, rel=1e-6)
+    assert nothing.random_effects().loc[35, "estimate"] == pytest.approx(0.0, abs=1e-6)
+    assert nothing.random_effects().loc[35, "std_error"] == pytest.approx(prior, rel=1e-6)
 
 
 def test_rows_of_a_known_group_go_on_from_what_was_known():
@@ -116,8 +118,8 @@ def test_rows_of_a_known_group_go_on_from_what_was_known():
     groups = list(range(30, 40))
     one, two = effects_of(once, groups), effects_of(twice, groups)
     first = effects_of(fit.adapt(new[half]), groups)
-    assert np.linalg.norm(one["mean"] - two["mean"]) < 0.5 * np.linalg.norm(one["mean"] - first["mean"])
-    assert (two["sd"] < first["sd"]).all()
+    assert np.linalg.norm(one["estimate"] - two["estimate"]) < 0.5 * np.linalg.norm(one["estimate"] - first["estimate"])
+    assert (two["std_error"] < first["std_error"]).all()
 
 
 def test_groups_of_several_columns_and_text_find_their_place():
@@ -131,7 +133,7 @@ def test_groups_of_several_columns_and_text_find_their_place():
     assert len(table) == 30
     full = Model("y ~ x + (1 | clinic/g)", data).fit().random_effects("clinic:g")
     assert list(table.index) == list(full.index)
-    assert np.corrcoef(table["mean"], full["mean"])[0, 1] > 0.99
+    assert np.corrcoef(table["estimate"], full["estimate"])[0, 1] > 0.99
 
 
 def test_gates_of_fixed_effects_are_applied():
@@ -143,7 +145,7 @@ def test_gates_of_fixed_effects_are_applied():
     full = Model(formula, data, priors, likelihood="hinge").fit()
     groups = list(range(32, 40))
     found, expected = effects_of(adapted, groups), effects_of(full, groups)
-    assert np.sqrt(np.mean(np.square((found["mean"] - expected["mean"]) / expected["sd"]))) < 0.4
+    assert np.sqrt(np.mean(np.square((found["estimate"] - expected["estimate"]) / expected["std_error"]))) < 0.4
 
 
 def test_after_sampling_new_groups_have_draws():
@@ -157,8 +159,8 @@ def test_after_sampling_new_groups_have_draws():
     adapted, groups = fit.adapt(rest), list(range(32, 40))
     found, expected = effects_of(adapted, groups), effects_of(full, groups)
     # The posterior of a group whose rows have one label is skewed, which a normal one is not.
-    assert np.sqrt(np.mean(np.square((found["mean"] - expected["mean"]) / expected["sd"]))) < 0.5
-    assert (found["sd"] / expected["sd"]).between(0.6, 1.4).all()
+    assert np.sqrt(np.mean(np.square((found["estimate"] - expected["estimate"]) / expected["std_error"]))) < 0.5
+    assert (found["std_error"] / expected["std_error"]).between(0.6, 1.4).all()
     assert adapted.traces.n_draws == fit.traces.n_draws
     with pytest.raises(ValueError, match="only new groups are learned"):
         adapted.adapt(rest)

@@ -285,24 +285,24 @@ class TestPredictive:
         frame = pd.DataFrame(X, columns=["a", "b", "c"], index=np.arange(100) + 7)
         clf, fit = VBSVC().fit(frame, y), Model("y ~ a + b + c", frame.assign(y=y), likelihood="hinge").fit()
         for found, scores in ((clf.predictive(frame), clf.decision_function(frame)), (fit.predictive(frame), None)):
-            assert list(found.columns) == ["mean", "sd", "p_positive"]
+            assert list(found.columns) == ["estimate", "std_error", "p_positive"]
             assert (found.index == frame.index).all()
-            assert (found["sd"] > 0).all()
+            assert (found["std_error"] > 0).all()
             if scores is not None:
-                np.testing.assert_allclose(found["mean"], scores)
+                np.testing.assert_allclose(found["estimate"], scores)
         mean, sd = fit.decision_function(frame, return_std=True)
         found = fit.predictive(frame)
-        np.testing.assert_allclose(found[["mean", "sd"]], np.column_stack([mean, sd]))
+        np.testing.assert_allclose(found[["estimate", "std_error"]], np.column_stack([mean, sd]))
         draws = mean + sd * np.random.default_rng(0).standard_normal((40_000, 1))
         np.testing.assert_allclose(found["p_positive"], (draws > 0).mean(axis=0), atol=0.01)
-        assert "spreads" in found.attrs
+        assert "note" in found.attrs
 
     def test_several_classes(self):
         X, y = load_iris(return_X_y=True)
         clf = VBSVC().fit(X, y)
         found = clf.predictive(X)
         assert found.shape == (450, 3)
-        np.testing.assert_allclose(found.loc[2, "mean"], clf.decision_function(X)[:, 2] / clf.slopes_[2])
+        np.testing.assert_allclose(found.loc[2, "estimate"], clf.decision_function(X)[:, 2] / clf.slopes_[2])
 
 
 def test_groups_and_missing_inputs_are_averaged_over():

@@ -126,7 +126,7 @@ def test_standard_deviations_and_correlations_of_effects_are_compared(slopes):
         pair = next(pair for pair in found.pairs if pair.name == name)
         for density, table in zip((pair.variational, pair.sampled), tables, strict=True):
             below = integrate.cumulative_trapezoid(density, pair.grid, initial=0)
-            expected = table.loc[place, ["lower", "sd", "upper"]].to_numpy()
+            expected = table.loc[place, ["lower", "std_dev", "upper"]].to_numpy()
             if "sd of" in name and table is tables[1]:  # an interval of the highest density, with the same probability
                 share = np.interp(expected[[0, 2]].astype(float), pair.grid, below)
                 assert share[1] - share[0] == pytest.approx(0.95, abs=0.02)
@@ -211,10 +211,10 @@ def test_arviz_has_slopes_of_the_users_column():
         fit = Model("outcome ~ visit + (visit | patientID)", data).fit(Gibbs(20, 20, 2), random_state=0)
     posterior = fit.to_arviz().posterior
     means = posterior["patientID"].mean(("chain", "draw")).to_numpy()
-    np.testing.assert_allclose(means, fit.random_effects()["mean"].to_numpy())
+    np.testing.assert_allclose(means, fit.random_effects()["estimate"].to_numpy())
     covariances = posterior["covariance of (visit | patientID)"].to_numpy()
     assert covariances.shape == (2, 20, 2, 2)
-    sds = fit.variance_components()["sd"]["(visit | patientID)", "visit"]
+    sds = fit.variance_components()["std_dev"]["(visit | patientID)", "visit"]
     assert np.median(np.sqrt(covariances[:, :, 1, 1])) == pytest.approx(sds)
 
 

@@ -68,7 +68,7 @@ def test_an_effect_is_the_average_of_predict_proba_with_the_column_set(fit, data
     for age in (40, 60.5):
         assert table.loc[age, "estimate"] == pytest.approx(brute_force(fit, data, {"age": age}), abs=1e-12)
     assert table.attrs["level"] == 0.95
-    assert str(table.columns.name).startswith("P(yes), robust")
+    assert table.attrs["note"].startswith('Probability of "yes". ')
 
 
 def test_several_variables_are_set_together(fit, data):
@@ -175,7 +175,10 @@ def test_intervals_stay_in_range(fit):
 
 
 def test_the_covariance_can_be_chosen(fit):
-    sds = {kind: fit.effects("arm", covariance=kind)["sd"].to_numpy() for kind in ("robust", "curvature", "mean-field")}
+    sds = {
+        kind: fit.effects("arm", covariance=kind)["std_error"].to_numpy()
+        for kind in ("robust", "curvature", "mean-field")
+    }
     assert (sds["mean-field"] < sds["curvature"]).all()  # much too narrow, as everywhere
     assert not np.allclose(sds["robust"], sds["curvature"])
     with pytest.raises(ValueError, match="covariance must be one of"):
@@ -204,7 +207,7 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say(held):
         contrast, slope = fit.contrasts("t").iloc[0], fit.slopes("x").iloc[0]
         covered.append(contrast["lower"] <= truth[0] <= contrast["upper"])
         estimates.append(slope["estimate"])
-        sds.append(slope["sd"])
+        sds.append(slope["std_error"])
     ratio = np.mean(sds) / np.std(estimates)
     if held:
         assert ratio < 0.8
@@ -238,8 +241,8 @@ def test_several_classes_have_a_row_each():
             table.loc[value, "estimate"], clf.predict_proba(X.assign(a=float(value))).mean(axis=0), atol=1e-12
         )
     np.testing.assert_allclose(clf.slopes("a")["estimate"].sum(), 0.0, atol=1e-8)  # probabilities add up to 1
-    assert (table["sd"] > 0).all()
-    assert "too wide" in table.attrs["spreads"]
+    assert (table["std_error"] > 0).all()
+    assert "too wide" in table.attrs["note"]
 
 
 def test_an_estimator_has_the_same_effects_as_a_formula(data):
@@ -292,11 +295,11 @@ def test_a_sampled_fit_has_intervals_by_its_draws(data):
     lower, upper = np.quantile(averages, [0.025, 0.975])
     assert len(mean) == design.shape[1]
     np.testing.assert_allclose(table.loc["low", ["lower", "upper"]].astype(float), [lower, upper], atol=1e-6)
-    assert table.loc["low", "sd"] == pytest.approx(averages.std(), abs=1e-6)
+    assert table.loc["low", "std_error"] == pytest.approx(averages.std(), abs=1e-6)
     difference = fit.contrasts("arm")
     assert (difference["lower"] < difference["estimate"]).all()
     robust = fit.effects("arm", covariance="robust")
-    assert (robust["sd"] > table["sd"]).all()
+    assert (robust["std_error"] > table["std_error"]).all()
 
 
 def test_missing_inputs_and_categories_are_averaged_as_in_predictions(data):
@@ -308,7 +311,7 @@ def test_missing_inputs_and_categories_are_averaged_as_in_predictions(data):
         expected = fit.predict_proba(holes.assign(**{variable: value}))[:, 1].mean()
         found = fit.effects(variable, at=[value])
         assert found["estimate"].iloc[0] == pytest.approx(expected, abs=1e-12)
-        assert found["sd"].iloc[0] > 0
+        assert found["std_error"].iloc[0] > 0
     known = holes[holes["age"].notna()]
     up, down = (fit.predict_proba(known.assign(age=known["age"] + way * 1e-3))[:, 1].mean() for way in (1, -1))
     assert fit.slopes("age")["estimate"].iloc[0] == pytest.approx((up - down) / 2e-3, rel=1e-4)

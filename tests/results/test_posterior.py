@@ -56,7 +56,7 @@ class Wider:
 
     @property
     def notes(self):
-        own = {"explanation": "Spreads are made wider.", "corner": "wider {}", "aside": " (wider)", "groups": ""}
+        own = {"explanation": "Spreads are made wider.", "aside": " (wider)", "groups": ""}
         caveat = ("Spreads were made wider", "By a factor.")
         return replace(self.inner.notes, **own, intervals="made wider", components="made wider", spreads=caveat)
 
@@ -130,13 +130,12 @@ def test_a_third_posterior_answers_tables_and_predictions(pair, data):
     np.testing.assert_allclose(wide.coef_cov, FACTOR**2 * plain.coef_cov)
     assert wide.intercept_std == pytest.approx(FACTOR * plain.intercept_std)
     ours, theirs = wide.summary(), plain.summary()
-    np.testing.assert_allclose(ours["sd"], FACTOR * theirs["sd"])
+    np.testing.assert_allclose(ours["std_error"], FACTOR * theirs["std_error"])
     np.testing.assert_allclose(ours["upper"] - ours["lower"], FACTOR * (theirs["upper"] - theirs["lower"]))
     assert (ours["p_positive"] == 0.25).all()
     assert (ours["rhat"] == 1.25).all()
-    assert ours.columns.name == "wider sd"
-    assert ours.attrs["spreads"] == "Spreads are made wider."
-    np.testing.assert_allclose(wide.random_effects()["sd"], FACTOR * plain.random_effects()["sd"])
+    assert ours.attrs["note"] == "Spreads are made wider."
+    np.testing.assert_allclose(wide.random_effects()["std_error"], FACTOR * plain.random_effects()["std_error"])
     components = wide.variance_components()
     assert (components["upper"] == 99.0).all()
     (mean, spread), (same, narrow) = (one.decision_function(data, return_std=True) for one in (wide, plain))

@@ -24,9 +24,8 @@ def test_a_tidy_table_has_the_numbers_of_the_summary():
     tidy, summary = fit.tidy(0.9, "posterior"), fit.summary(0.9, "posterior")
     assert list(tidy.columns) == COLUMNS
     assert tidy["term"].tolist() == summary.index.tolist()
-    np.testing.assert_array_equal(tidy[COLUMNS[1:]], summary[["coefficient", "sd", "lower", "upper"]])
-    assert tidy.attrs["spreads"] == summary.attrs["spreads"]
-    assert tidy.columns.name is None
+    np.testing.assert_array_equal(tidy[COLUMNS[1:]], summary[["estimate", "std_error", "lower", "upper"]])
+    assert tidy.attrs["note"] == summary.attrs["note"]
     assert fit.glance().to_dict("records") == [
         {"n_rows": len(table()), "n_terms": len(summary), "elbo": fit.elbo, "converged": True}
     ]
@@ -48,7 +47,7 @@ def test_with_several_classes_the_class_is_a_column(iris):
     tidy = clf.tidy()
     assert list(tidy.columns) == ["class", *COLUMNS]
     assert tidy["class"].tolist() == [0] * 5 + [1] * 5 + [2] * 5
-    np.testing.assert_array_equal(tidy["estimate"], clf.summary()["coefficient"])
+    np.testing.assert_array_equal(tidy["estimate"], clf.summary()["estimate"])
     assert clf.glance()["class"].tolist() == [0, 1, 2]
 
 

@@ -129,7 +129,7 @@ def _result(
         },
         index=pd.Index(left_out.rows, name="row") if index is None or callable(index) else index.take(left_out.rows),
     )
-    predictions.columns.name = f"probability of {model.classes[1]}"
+    predictions.attrs["note"] = f'probability: of class "{model.classes[1]!s}".'
     units = "rows" if groups is None else f"groups of {groups}"
     note = (
         f"{len(tested)} rows, left out by {left_out.scheme}. se: standard error with {units} as independent units; it "

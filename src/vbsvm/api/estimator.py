@@ -490,7 +490,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
 
         With several classes the first index level is the class. ``covariance`` is "robust", "posterior", "curvature"
         or "mean-field"; None is "robust" for complete inputs without gates: confidence intervals by the sandwich
-        estimator. ``Fit.summary`` has the details, and the corner of the table says which spread it shows.
+        estimator. ``Fit.summary`` has the details, and ``attrs["note"]`` says which standard errors the table shows.
         """
         frames = [fit.summary(level, covariance) for fit in self._fits]
         return frames[0] if len(frames) == 1 else self._by_class(frames)

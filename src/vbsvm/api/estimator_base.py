@@ -265,15 +265,13 @@ class Estimator(BaseEstimator):
         import pandas as pd
 
         joined = pd.concat(frames, keys=self.classes_, names=["class", frames[0].index.name])
-        corners = [str(frame.columns.name) for frame in frames]
-        joined.columns.name = max(corners, key=len)  # the one that says that numbers are rough, if there is one
-        joined.attrs = frames[0].attrs | {"spreads": _covariance_notes(self.classes_, frames)}
+        joined.attrs = frames[0].attrs | {"note": _covariance_notes(self.classes_, frames)}
         return joined
 
 
 def _covariance_notes(classes: NDArray[Any], frames: "list[pd.DataFrame]") -> str:
     """Notes on the standard errors: common to all classes, or by class if they differ."""
-    notes = [frame.attrs["spreads"] for frame in frames]
+    notes = [frame.attrs["note"] for frame in frames]
     if len(set(notes)) == 1:
         return notes[0]
     return " ".join(f"Class {label!s}: {note}" for label, note in zip(classes, notes, strict=True))

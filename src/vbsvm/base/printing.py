@@ -23,26 +23,39 @@ GAP = 2
 # Names are shortened to this width before columns are moved below, and to the second if one column alone needs it.
 SHORT_NAMES = 20
 SHORTEST_NAMES = 8
-# Smaller numbers are written as 0, such as the standard deviation behind a closed gate.
+# Smaller numbers are written as 0, such as the standard error of an excluded predictor.
 NOTHING = 1e-30
 SMALL, LARGE = 1e-4, 1e6
 # Aligned decimal points may widen a column by this much.
 SLACK = 2
-# If a table is too wide, its lower part begins with these.
-DIAGNOSTICS = ("rhat", "gate_rhat")
 CHANCES = {"p_positive", "inclusion"}
-DECIMALS = {"rhat": 3, "gate_rhat": 3, "ess_bulk": 0, "ess_tail": 0, "gate_ess": 0, "accuracy": 1}
+DECIMALS = {"rhat": 3, "inclusion_rhat": 3, "ess_bulk": 0, "ess_tail": 0, "inclusion_ess": 0, "accuracy": 1}
+# Headings of columns in print. Intervals are one column there.
+HEADINGS = {
+    "std_error": "std. error",
+    "std_dev": "std. dev.",
+    "p_positive": "P(> 0)",
+    "odds_ratio": "odds ratio",
+    "missing_information": "FMI",
+    "degrees": "df",
+    "rhat": "R-hat",
+    "ess_bulk": "bulk ESS",
+    "ess_tail": "tail ESS",
+    "inclusion_rhat": "R-hat, inclusion",
+    "inclusion_ess": "ESS, inclusion",
+}
+INTERVALS = {"lower": ("upper", "{} CI"), "odds_ratio_lower": ("odds_ratio_upper", "{} CI (OR)")}
+# If a table is too wide, its lower part begins with these.
+BREAKS = ("odds ratio", "R-hat", "R-hat, inclusion")
 # Columns of words.
 TEXTS = frozenset({"note"})
 # Columns whose decimals are chosen by the standard error in another column.
-SPREADS = {
-    "coefficient": "sd",
-    "estimate": "sd",
-    "mean": "sd",
-    "lower": "sd",
-    "upper": "sd",
-    "variational": "variational sd",
-    "Gibbs": "Gibbs sd",
+STANDARD_ERRORS = {
+    "estimate": ("std_error",),
+    "lower": ("std_error", "std_dev"),
+    "upper": ("std_error", "std_dev"),
+    "variational": ("variational sd",),
+    "Gibbs": ("Gibbs sd",),
 }
 # Control characters: cursor movement, colours, line ends, writing direction, and lone surrogates.
 CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -63,14 +76,14 @@ def html_text(text: object) -> str:
     return escape(visible(text))
 
 
-def number(value: float, spread: float | None = None, digits: int = 3) -> str:
-    """A number with ``digits`` significant digits, or with the decimals that its standard error ``spread`` warrants."""
+def number(value: float, error: float | None = None, digits: int = 3) -> str:
+    """A number with ``digits`` significant digits, or with the decimals that its standard error warrants."""
     if not math.isfinite(value):
         return "–" if math.isnan(value) else "∞" if value > 0 else "-∞"
     size = abs(value)
     if size < NOTHING:
         return "0"
-    unit = spread if spread is not None and math.isfinite(spread) and spread > NOTHING else size
+    unit = error if error is not None and math.isfinite(error) and error > NOTHING else size
     if not SMALL <= max(size, unit) < LARGE:
         return f"{value:.{digits - 1}e}"
     decimals = min(digits - 1 - _magnitude(unit), digits - _magnitude(size))
@@ -121,16 +134,41 @@ def _column(name: str, frame: "pd.DataFrame") -> list[str]:
         return [format_probability(value) for value in values]
     if name in DECIMALS:
         return [fixed_decimals(value, DECIMALS[name]) for value in values]
-    beside = SPREADS.get(name)
-    if beside not in frame.columns:
+    errors = next((frame[column] for column in STANDARD_ERRORS.get(name, ()) if column in frame), None)
+    if errors is None:
         return [number(value) for value in values]
-    return [number(value, float(spread)) for value, spread in zip(values, frame[beside], strict=True)]
+    return [number(value, float(error)) for value, error in zip(values, errors, strict=True)]
+
+
+def headings(frame: "pd.DataFrame") -> list[str]:
+    """Printed heading of each column; the level of intervals and the name of standard errors are in ``attrs``."""
+    of_table = HEADINGS | ({"std_error": frame.attrs["std_error"]} if "std_error" in frame.attrs else {})
+    for lower, (upper, heading) in INTERVALS.items():
+        of_table |= {end: f"{_of_level(frame, heading)}, {side}" for end, side in ((lower, "lower"), (upper, "upper"))}
+    return [of_table.get(str(name), str(name)) for name in frame.columns]
+
+
+def _of_level(frame: "pd.DataFrame", heading: str) -> str:
+    return heading.format(f"{100 * frame.attrs['level']:g} %" if "level" in frame.attrs else "").strip()
+
+
+def _printed(frame: "pd.DataFrame") -> list[list[str]]:
+    """Columns as printed, each with its heading and aligned cells; the ends of an interval are in one."""
+    by_name = dict(zip(map(str, frame.columns), headings(frame), strict=True))
+    columns = {name: _aligned(heading, _column(name, frame)) for name, heading in by_name.items()}
+    for lower, (upper, heading) in INTERVALS.items():
+        if lower in columns and upper in columns:
+            ends = [_column(name, frame) for name in (lower, upper)]
+            width = max(map(len, ends[1]), default=0)
+            pairs = zip(*ends, strict=True)
+            columns[lower] = [_of_level(frame, heading), *(f"{low} to {high.rjust(width)}" for low, high in pairs)]
+            del columns[upper]
+    return list(columns.values())
 
 
 def table(frame: "pd.DataFrame", width: int = WIDTH) -> str:
     """A table as text of at most ``width`` columns: long names are shortened, surplus columns go below."""
-    columns = [_aligned(str(name), _column(str(name), frame)) for name in frame.columns]
-    levels = _levels(frame)
+    columns, levels = _printed(frame), _levels(frame)
     room = width - sum(min(_widest(level), SHORT_NAMES) for level in levels) - GAP * (len(levels) - 1)
     return "\n\n".join(_joined(levels, part, width) for part in _parts(columns, room))
 
@@ -142,7 +180,7 @@ def _parts(columns: list[list[str]], room: int) -> list[list[list[str]]]:
         return [columns]
     parts, remaining = [[columns[0]]], room - widths[0]
     for column, width in zip(columns[1:], widths[1:], strict=True):
-        if width > remaining or column[0] in DIAGNOSTICS:
+        if width > remaining or column[0] in BREAKS:
             parts.append([])
             remaining = room
         parts[-1].append(column)
@@ -222,9 +260,11 @@ def html_frame(caption: str, frame: "pd.DataFrame", most: int) -> str:
     shown = frame.iloc[:most]
     if len(shown) < len(frame):
         caption = f"{caption} ({len(shown)} of {len(frame)} shown)"
-    heads = ["" if name is None else str(name) for name in frame.index.names] + [str(name) for name in frame.columns]
+    columns = _printed(shown)
+    heads = ["" if name is None else str(name) for name in frame.index.names] + [column[0] for column in columns]
     names = [label if isinstance(label, tuple) else (label,) for label in shown.index]
-    return html_table(caption, heads, names, cells(shown))
+    texts = [[text.strip() for text in row] for row in zip(*(column[1:] for column in columns), strict=True)]
+    return html_table(caption, heads, names, texts)
 
 
 def html_table(

@@ -219,7 +219,7 @@ def effects(
         written = table.reset_index()
         tables.write(tables.excel_safe(written) if excel_safe else written, out, force=force)
         return
-    say(f"{table.columns.name}\n\n{printing.table(table)}\n\n{printing.wrap_text(table.attrs['spreads'])}")
+    say(f"{printing.table(table)}\n\n{printing.wrap_text(table.attrs['note'])}")
 
 
 def _values(fitted: Any, frame: Any, variable: str, at: tuple[str, ...]) -> list[Any]:
@@ -310,11 +310,11 @@ def demo(report: str) -> None:
     clf = VBSVC().fit(X, y)
     description = f"{clf.penalty_[0]:.2f}, in {clf.n_iter_} passes over the data"
     table = clf.summary().drop("(intercept)")
-    strongest = np.argsort(-(table["coefficient"] / table["sd"]).abs().to_numpy())[:6]
+    strongest = np.argsort(-(table["estimate"] / table["std_error"]).abs().to_numpy())[:6]
     say(f"\nThe penalty was inferred: {description}. Nothing was tuned.")
     say("The six strongest measurements; positive coefficients mean malignant:\n")
     say(printing.table(table.iloc[strongest]))
-    say(f"\n{printing.wrap_text(table.attrs['spreads'])}")
+    say(f"\n{printing.wrap_text(table.attrs['note'])}")
     try:
         written = clf.report(report, X, y, title="Breast cancer: malignant or benign")
     except ImportError as error:

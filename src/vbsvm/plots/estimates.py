@@ -68,7 +68,7 @@ def coefficients(
     table = model.summary(level).iloc[model.plan.recipe.first :]
     scale = model.plan.recipe.scale[: model.plan.n_shown]
     unit = model.plan.recipe.spread[: model.plan.n_shown] if standardized else np.ones(len(table))
-    mean, lower, upper = (table[name].to_numpy(dtype=float) * unit for name in ("coefficient", "lower", "upper"))
+    mean, lower, upper = (table[name].to_numpy(dtype=float) * unit for name in ("estimate", "lower", "upper"))
     n_shown = n_to_show("coefficients", top, len(mean), style.MAX_NAMES)
     order = np.argsort(-np.abs(mean), kind="stable")[:n_shown]
     order = order[np.argsort(-mean[order], kind="stable")] if ordered else np.sort(order)
@@ -241,7 +241,7 @@ def random_effects(
     """
     model = select_fit("random_effects", fit, class_)
     factor, effect, table = _effect_of_groups(model, factor, effect)
-    mean, sd = table["mean"].to_numpy(dtype=float), table["sd"].to_numpy(dtype=float)
+    mean, sd = table["estimate"].to_numpy(dtype=float), table["std_error"].to_numpy(dtype=float)
     n_groups = n_to_show("random_effects", top, len(mean), len(mean))
     order = np.argsort(-np.abs(mean), kind="stable")[:n_groups]
     order = order[np.argsort(mean[order], kind="stable")]

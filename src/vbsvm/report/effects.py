@@ -90,8 +90,14 @@ def section(owner: Owner, key: str) -> Section | None:
         figures = [_panel(owner, name, f"{key}-effect{k}") for k, name in enumerate(tables)]
     body = [row for name, table in tables.items() for row in _rows(name, table)]
     first = next(iter(tables.values()))
-    head = ("input", "value", *(("class",) if first.index.nlevels > 1 else ()), "average", *first.columns[1:])
-    note = first.attrs["spreads"].removesuffix(first.attrs.get("caution", " "))
+    head = (
+        "input",
+        "value",
+        *(("class",) if first.index.nlevels > 1 else ()),
+        "average",
+        *printing.headings(first)[1:],
+    )
+    note = first.attrs["note"].removesuffix(first.attrs.get("caution", " "))
     table = Table(f"Average probabilities. {note}", head, tuple(body), folded=True)
     return Section("Effects", (text, *cautions, *figures, table))
 

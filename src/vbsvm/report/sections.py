@@ -188,17 +188,6 @@ def _scaling(recipe: Recipe, n_shown: int) -> str:
 LEVEL = 0.95
 MAX_IN_FIGURE = 30
 MAX_IN_TABLE = 2000
-# Columns of the tables of a fit that have another name in the report.
-HEADS = {
-    "coefficient": "mean",
-    "p_positive": "P(> 0)",
-    "missing_information": "information lost",
-    "rhat": "R̂",
-    "ess_bulk": "ESS, bulk",
-    "ess_tail": "ESS, tail",
-    "gate_rhat": "R̂, gate",
-    "gate_ess": "ESS, gate",
-}
 
 
 def coefficients(fit: Fit, key: str) -> Section:
@@ -206,16 +195,16 @@ def coefficients(fit: Fit, key: str) -> Section:
     table = fit.summary(LEVEL)
     n_terms = fit.plan.n_shown
     unit = np.concatenate([np.full(len(table) - n_terms, np.nan), fit.plan.recipe.spread[:n_terms]])
-    scaled = table["coefficient"].to_numpy(dtype=float) * unit
+    scaled = table["estimate"].to_numpy(dtype=float) * unit
     chosen = top_k(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MAX_IN_TABLE)
     written = _rows(table.iloc[chosen])
     body = cells(*((str(table.index[k]), *row, float(scaled[k])) for k, row in zip(chosen, written, strict=True)))
-    head = ("term", *_heads(table), "mean per sd")
+    head = ("term", *printing.headings(table), "estimate per sd")
     which = f"{100 * LEVEL:g} % intervals {covariance(fit).notes.intervals}"
     blocks: list[Block] = [
         Text(
-            f"A coefficient is the change of the score for one unit of its column; “mean per sd” is for one standard "
-            f"deviation and comparable across columns. Positive coefficients mean {fit.classes[1]!s}."
+            f"A coefficient is the change of the score for one unit of its column; “estimate per sd” is for one "
+            f"standard deviation and comparable across columns. Positive coefficients mean {fit.classes[1]!s}."
         )
     ]
     if n_terms:
@@ -299,7 +288,7 @@ def _components(fit: Fit) -> Table:
     table = tables.printed_components(fit, LEVEL)
     names = (f"{term}" if effect == "all" else f"{term}, {effect}" for term, effect in table.index)
     body = cells(*((name, *row) for name, row in zip(names, _rows(table), strict=True)))
-    head = ("effects", *_heads(table.rename(columns={"sd": "median sd"})))
+    head = ("effects", *printing.headings(table))
     which = tables.component_notes(fit).components
     return Table(
         f"Standard deviations of effects, and correlations, with {100 * LEVEL:g} % intervals {which}.", head, body
@@ -308,13 +297,13 @@ def _components(fit: Fit) -> Table:
 
 def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
     table = tables.random_effects(fit, factor.name)
-    mean = table["mean"].to_numpy(dtype=float)
+    mean = table["estimate"].to_numpy(dtype=float)
     chosen = top_k(np.abs(mean), MAX_IN_TABLE)
     shown = table.iloc[chosen]
     names = map(estimates.group_name, shown.index)
     body = cells(*((name, *row) for name, row in zip(names, _rows(shown), strict=True)))
     more = "" if len(chosen) == len(table) else f", the {len(chosen)} largest of {len(table)}"
-    head = (factor.name, *_heads(table))
+    head = (factor.name, *printing.headings(table))
     return Table(f"Effects of each group of {factor.name}{more}", head, body, folded=True)
 
 
@@ -345,10 +334,6 @@ def fit_sections(fit: Fit, key: str) -> Iterator[Section]:
         yield curves(fit, fit.reader, key)
     if fit.plan.factors:
         yield groups(fit, key)
-
-
-def _heads(table: "pd.DataFrame") -> Iterator[str]:
-    return (HEADS.get(name, name) for name in map(str, table.columns))
 
 
 def _rows(table: "pd.DataFrame") -> Iterator[tuple[Cell, ...]]:

@@ -81,7 +81,7 @@ def html(fit: "Fit") -> str:
     lines = [_counts(fit), *facts, _modelled_class(fit), ended(fit.history), *_remarks(fit)]
     tables = _tables(fit)
     frames = [printing.html_frame(caption, table, MOST_ROWS) for caption, table in tables.items()]
-    notes = [*dict.fromkeys(table.attrs["spreads"] for table in tables.values()), *_caution(fit)]
+    notes = [*dict.fromkeys(table.attrs["note"] for table in tables.values()), *_caution(fit)]
     return _page(_model(fit), lines, [*frames, *(f"<p><em>{printing.html_text(note)}</em></p>" for note in notes)])
 
 
@@ -133,7 +133,7 @@ def _tables(fit: "Fit") -> "dict[str, pd.DataFrame]":
 def _with_notes(tables: "Iterable[pd.DataFrame]") -> list[str]:
     """Tables as texts, each with its note below; a note shared with a later table is printed once."""
     texts, tables = [], list(tables)
-    notes = [table.attrs["spreads"] for table in tables]
+    notes = [table.attrs["note"] for table in tables]
     for k, table in enumerate(tables):
         texts.append(printing.table(table))
         if notes[k] not in notes[k + 1 :]:

@@ -50,8 +50,7 @@ class Fit(AverageEffects):
     """A fitted two-class model. Positive scores mean the second of its classes.
 
     Standard errors answer different questions (see ``summary``): by default they are the posterior's in a logistic
-    model, and robust in a support vector machine. The corner of each table notes which it shows, and
-    ``attrs["spreads"]`` has the full text.
+    model, and robust in a support vector machine. ``attrs["note"]`` of each table says which it shows.
 
     Attributes
     ----------
@@ -252,8 +251,8 @@ class Fit(AverageEffects):
             units where there are some. "posterior" is the posterior of the pseudo-likelihood. "curvature" is a quick
             approximation to it, and "mean-field" what variational Bayes ended with, which is too narrow. None is
             robust in models of complete inputs without gates (with a logistic likelihood the posterior, and the
-            curvature in large tables), the posterior after Gibbs sampling, and else the curvature. The corner of the
-            table, and ``attrs["spreads"]``, say which.
+            curvature in large tables), the posterior after Gibbs sampling, and else the curvature. ``attrs["note"]``
+            says which.
 
         Notes
         -----
@@ -266,7 +265,7 @@ class Fit(AverageEffects):
     def tidy(self, level: float = 0.95, covariance: str | None = None, exponentiate: bool = False) -> Any:
         """The coefficients as plain columns: term, estimate, std_error, conf_low, conf_high.
 
-        Numbers are those of ``summary``, which says which spreads they are; so does ``attrs["spreads"]``. Where the fit
+        Numbers are those of ``summary``, which says which spreads they are; so does ``attrs["note"]``. Where the fit
         still holds its rows, and these are a polars frame, so is the table. With a logistic likelihood
         ``exponentiate=True`` gives odds ratios and their intervals; ``std_error`` stays that of the log odds.
         """
@@ -283,14 +282,15 @@ class Fit(AverageEffects):
         reader = self.reader
         return subject_of([self], self.classes, data, weights, covariance, lambda given: FormulaRows.of(reader, given))
 
-    def random_effects(self, factor: str | None = None) -> Any:
-        """Mean and standard deviation of each group's effects on the score.
+    def random_effects(self, factor: str | None = None, level: float = 0.95) -> Any:
+        """Random effects of each level of a grouping factor on the score, with standard errors and normal intervals.
 
         Slopes are given for the user's column. In a standardised model random intercepts are deviations at the mean of
         the slopes' columns. With several factors name one, or get all of them with the factor as the first index level.
         Where the fit still holds its rows, and these are a polars frame, so is the table, with the groups as a column.
         """
-        return tables.like_rows(self, tables.random_effects(self, factor))
+        check_level("random_effects", level)
+        return tables.like_rows(self, tables.random_effects(self, factor, level))
 
     def decision_function(
         self, data: Any, *, return_std: bool = False, new_groups: str = "population"
@@ -313,7 +313,7 @@ class Fit(AverageEffects):
         """
         mean, sd = self.decision_function(data, return_std=True, new_groups=new_groups)
         table = with_index(prediction.table(mean, sd), data)
-        return tables.like(data, noted(table, covariances.score_posterior(self).notes, "sd"))
+        return tables.like(data, noted(table, covariances.score_posterior(self).notes))
 
     def predict(self, data: Any, *, new_groups: str = "population") -> NDArray[Any]:
         """Class of each row: by the sign of its score.
@@ -414,9 +414,9 @@ class Fit(AverageEffects):
     def variance_components(self, level: float = 0.95) -> "pd.DataFrame":
         """Standard deviations of random effects and splines with their intervals; correlations of slopes.
 
-        ``sd`` is the median, with an interval; ``variance`` is its square, the median of the variance. Slopes are given
-        for the user's column. In logistic models intervals of random effects that are integrated out, and those after
-        Gibbs sampling, are highest-density intervals, which contain 0 where the data allow it. Other intervals of
+        ``std_dev`` is the median, with an interval; ``variance`` is its square, the median of the variance. Slopes are
+        given for the user's column. In logistic models intervals of random effects that are integrated out, and those
+        after Gibbs sampling, are highest-density intervals, which contain 0 where the data allow it. Other intervals of
         random effects have the word "too narrow" in ``note``, and a ``ReliabilityWarning`` is given. After Gibbs
         sampling the table has R̂ and effective draws.
         """

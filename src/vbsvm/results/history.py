@@ -311,7 +311,7 @@ class Traces:
             return table
         of_gates = diagnostics.columns((*self.gate_mixing, Mixing()))  # the last one is for columns without a gate
         gate_of = gates.gate_of[: len(self.coefficient_mixing)]
-        return table | {"gate_rhat": of_gates["rhat"][gate_of], "gate_ess": of_gates["ess_bulk"][gate_of]}
+        return table | {"inclusion_rhat": of_gates["rhat"][gate_of], "inclusion_ess": of_gates["ess_bulk"][gate_of]}
 
     def worst(self) -> WorstMixing | None:
         """Worst R̂ and effective sample size, or None if mixing is sufficient."""

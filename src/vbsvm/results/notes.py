@@ -46,14 +46,13 @@ _SELECTION_OF_DRAWS = (
 class Notes:
     """The notes on one kind of standard deviations and intervals.
 
-    ``explanation`` stands below tables, and ``corner`` in their corner, with the name of a column in its braces.
-    ``mean`` and ``aside`` are for figures: what the centre of an interval is, and what stands behind it in brackets.
+    ``explanation`` is the note of tables. ``mean`` and ``aside`` are for figures: what the centre of an interval is,
+    and what follows it in brackets.
     ``intervals`` and ``components`` end the captions of tables of coefficients and of variance components. The others
     are caveats of reports: on spreads (a title and a text), and on groups and selection, where a model has these.
     """
 
     explanation: str
-    corner: str
     mean: str
     aside: str
     intervals: str
@@ -61,6 +60,7 @@ class Notes:
     spreads: tuple[str, str]
     groups: str = ""
     selection: str = ""
+    of_posterior: bool = True  # and not of repeated sampling
 
     def interval(self, level: float) -> str:
         """Description of the intervals of a figure."""
@@ -73,7 +73,6 @@ class Notes:
 
 MEAN_FIELD = Notes(
     explanation=f"Spreads are mean field's, about half of the posterior's.{_DRAWS_FROM}",
-    corner="{} too narrow",
     mean="mean",
     aside=" (mean field: too narrow)",
     intervals="by mean field",
@@ -102,7 +101,6 @@ MEAN_FIELD_WITH_GROUPS = replace(
 # The exact bound is for models without gates: there is no selection to speak of.
 EXACT_BOUND = Notes(
     explanation="Spreads are those of the exact bound: wider than mean field's, but narrower than the posterior's.",
-    corner="{} too narrow",
     mean="mean",
     aside=" (exact bound: narrow)",
     intervals="by the exact bound",
@@ -119,7 +117,6 @@ EXACT_BOUND = Notes(
 )
 EXACT_LOGISTIC_BOUND = Notes(
     explanation="Spreads are those of the exact bound, somewhat narrower than the posterior's.",
-    corner="exact bound's {}",
     mean="mean",
     aside=" (exact bound)",
     intervals="by the exact bound",
@@ -134,7 +131,6 @@ EXACT_LOGISTIC_BOUND = Notes(
 )
 AUGMENTED_LOGISTIC_BOUND = Notes(
     explanation=f"Spreads are those of the augmented bound, narrower than the posterior's.{_DRAWS_FROM}",
-    corner="{} too narrow",
     mean="mean",
     aside=" (augmented bound: narrow)",
     intervals="by the augmented bound",
@@ -148,7 +144,6 @@ AUGMENTED_LOGISTIC_BOUND = Notes(
 )
 INTEGRATED = Notes(
     explanation="Spreads are those of the posterior, with the effects of groups integrated out.",
-    corner="posterior {}",
     mean="mean",
     aside=" (posterior)",
     intervals="of the posterior",
@@ -157,7 +152,6 @@ INTEGRATED = Notes(
 )
 DRAWS_OF_POSTERIOR = Notes(
     explanation="Spreads are those of the posterior.",
-    corner="Gibbs",
     mean="posterior mean",
     aside="",
     intervals="of the posterior",
@@ -180,9 +174,8 @@ DRAWS_AT_POWER = replace(
     spreads=("Spreads are the posterior's", f"{_NUMBERS} the posterior of the pseudo-likelihood."),
 )
 
-_OF_POSTERIOR = {"corner": "posterior {}", "mean": "mean", "aside": " (posterior)", "intervals": "of the posterior"}
+_OF_POSTERIOR = {"mean": "mean", "aside": " (posterior)", "intervals": "of the posterior"}
 _BY_CURVATURE = {
-    "corner": "curvature's {}",
     "mean": "mean",
     "aside": " (by the curvature)",
     "intervals": "by the curvature at the mean",
@@ -194,9 +187,9 @@ KIND_NOTES: dict[tuple[str, bool], dict[str, Any]] = {
             "Standard deviations and intervals are robust: a sandwich estimator {how}{units}. Intervals are confidence "
             "intervals."
         ),
-        "corner": "robust {}",
         "mean": "coefficient",
         "aside": " (robust)",
+        "of_posterior": False,
         "intervals": "that are robust confidence intervals",
         "spreads": (
             "Intervals of coefficients are robust confidence intervals",
@@ -304,7 +297,6 @@ def of_kind(
         base,
         **fields
         | {
-            "corner": f"{fields['corner']}, rough" if warnings else fields["corner"],
             "explanation": " ".join([fields["explanation"].format(**facts), *warnings]),
             "spreads": (title, " ".join([text.format(**facts), *warnings])),
         },
@@ -326,7 +318,6 @@ def estimated_from_draws(notes: Notes, n_draws: int) -> Notes:
     return replace(
         notes,
         explanation=f"{notes.explanation.replace(_DRAWS_FROM, '')} {caution}",
-        corner=f"{notes.corner}, estimated",
         aside=f"{notes.aside.removesuffix(')')}, estimated)" if notes.aside else " (estimated)",
         spreads=(title, f"{text} {caution}"),
     )
@@ -347,13 +338,12 @@ def of_components(base: Notes, *, narrow: bool, by_response: bool) -> Notes:
     return replace(
         base,
         explanation=f"Intervals of standard deviations approximate the posterior by linear response.{advice}",
-        corner="{} too narrow" if narrow else "posterior {}",
         components="by linear response; too narrow for random effects" if narrow else "by linear response",
     )
 
 
-def noted(frame: "pd.DataFrame", notes: Notes, column: str, level: float | None = None) -> "pd.DataFrame":
-    """Attach notes to a table: a short one in the corner, the full text in ``attrs``."""
-    frame.columns.name = notes.corner.format(column)
-    frame.attrs = {"spreads": notes.explanation} if level is None else {"level": level, "spreads": notes.explanation}
+def noted(frame: "pd.DataFrame", notes: Notes, level: float | None = None) -> "pd.DataFrame":
+    """Attach the note to a table, what its standard errors are called, and the level of its intervals."""
+    frame.attrs = {} if level is None else {"level": level}
+    frame.attrs |= {"std_error": "posterior sd" if notes.of_posterior else "std. error", "note": notes.explanation}
     return frame

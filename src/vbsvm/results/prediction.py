@@ -251,7 +251,7 @@ def table(mean: Array, sd: Array) -> "pd.DataFrame":
     import pandas as pd
 
     positive = ndtr(np.divide(mean, sd, out=np.copysign(np.inf, mean), where=sd > 0))
-    return pd.DataFrame({"mean": mean, "sd": sd, "p_positive": positive})
+    return pd.DataFrame({"estimate": mean, "std_error": sd, "p_positive": positive})
 
 
 def prior_covariances(plan: Plan, spec: Spec, state: State, k: int) -> Array:

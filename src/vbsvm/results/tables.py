@@ -1,12 +1,12 @@
 """Every table that users print, as a function of a fit: coefficients, variance components, random effects, tidy tables.
 
-Numbers are on the scale of the user's columns. The corner of a table names what its standard deviations are, and
-``attrs["spreads"]`` has the full text.
+Numbers are on the scale of the user's columns. ``attrs["note"]`` says what the standard errors and intervals are.
 """
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import Point
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 # A posterior standard deviation that is more than this share of the prior's, of priors at least this wide.
 PRIOR_DRIVEN, WEAK_VARIANCE, MAX_NAMED = 0.5, 1.0, 5
 # Names in tidy tables, and those in a summary.
-TIDY = {"estimate": "coefficient", "std_error": "sd", "conf_low": "lower", "conf_high": "upper"}
+TIDY = {"estimate": "estimate", "std_error": "std_error", "conf_low": "lower", "conf_high": "upper"}
+# Columns of odds ratios, and those of which they are the exponentials.
+ODDS_RATIOS = {"odds_ratio": "estimate", "odds_ratio_lower": "lower", "odds_ratio_upper": "upper"}
 
 
 def coefficients(fit: "Fit", level: float, kind: str | None) -> "pd.DataFrame":
-    """One row for each coefficient, the intercept first: mean, standard deviation, interval, and further columns."""
+    """One row for each coefficient, the intercept first: estimate, standard error, interval, and further columns."""
     import pandas as pd
 
     plan, posterior, intervals = fit.plan, fit.posterior, covariance(fit, kind)
@@ -41,18 +43,20 @@ def coefficients(fit: "Fit", level: float, kind: str | None) -> "pd.DataFrame":
         mean, sd, names = np.r_[row @ posterior.mean, mean], np.r_[spread, sd], (INTERCEPT, *names)
         lower, upper = np.r_[low, lower], np.r_[high, upper]
         sign, inclusion = np.r_[positive, sign], np.r_[1.0, inclusion]
-    columns = {"coefficient": mean, "sd": sd, "lower": lower, "upper": upper, "p_positive": sign}
+    columns = {"estimate": mean, "std_error": sd, "lower": lower, "upper": upper}
+    if intervals.notes.of_posterior:
+        columns["p_positive"] = sign
     if odds:
         with np.errstate(over="ignore"):
-            columns["odds_ratio"] = np.exp(mean)
+            columns |= {ratio: np.exp(columns[name]) for ratio, name in ODDS_RATIOS.items()}
     if fit.selects:
         columns["inclusion"] = inclusion
     if (missing := missing_information(fit, intervals)) is not None:
         columns["missing_information"] = missing
     frame = pd.DataFrame(columns | posterior.diagnostics(), index=pd.Index(names))
-    frame, starts = noted(frame, intervals.notes, "sd", level), fit.history.starts if fit.selects else []
+    frame, starts = noted(frame, intervals.notes, level), fit.history.starts if fit.selects else []
     if odds and not posterior.by_draws:
-        frame.attrs["spreads"] += _prior_note(fit, intervals)
+        frame.attrs["note"] += _prior_note(fit, intervals)
     if len(starts) > 1:
         frame.attrs["starts"] = starts
     return frame
@@ -116,7 +120,7 @@ def coefficient_covariance(fit: "Fit", kind: str | None) -> "pd.DataFrame":
 def components(fit: "Fit", level: float) -> "pd.DataFrame":
     """Standard deviations of random effects and splines with their intervals, and correlations."""
     table = fit.posterior.variance_components(level, _log_variances(fit))
-    return noted(table, component_notes(fit), "interval", level)
+    return noted(table, component_notes(fit), level)
 
 
 def printed_components(fit: "Fit", level: float = 0.95) -> "pd.DataFrame":
@@ -136,8 +140,8 @@ def component_notes(fit: "Fit") -> Notes:
     return of_components(fit.posterior.notes, narrow=narrow, by_response=narrow or bool(_log_variances(fit)))
 
 
-def random_effects(fit: "Fit", factor: str | None = None) -> "pd.DataFrame":
-    """Mean and standard deviation of each group's effects, of one factor, or of all by factor, group and effect."""
+def random_effects(fit: "Fit", factor: str | None = None, level: float = 0.95) -> "pd.DataFrame":
+    """Random effects of one factor, or of all by factor, group and effect, with normal intervals."""
     names = [plan_of_factor.name for plan_of_factor in fit.plan.factors]
     if factor is not None and factor not in names:
         raise ValueError(f"random_effects: there is no factor {factor!r}; there are {names}.")
@@ -146,7 +150,9 @@ def random_effects(fit: "Fit", factor: str | None = None) -> "pd.DataFrame":
     chosen = names if factor is None else [factor]
     frames = [_effects_of_factor(fit, names.index(name)) for name in chosen]
     table = frames[0] if len(chosen) == 1 else _stack_factors(fit, frames)
-    return noted(table, fit.posterior.notes, "sd")
+    half = ndtri(0.5 + 0.5 * level) * table["std_error"]
+    table = table.assign(lower=table["estimate"] - half, upper=table["estimate"] + half)
+    return noted(table, fit.posterior.notes, level)
 
 
 def _stack_factors(fit: "Fit", frames: "list[pd.DataFrame]") -> "pd.DataFrame":
@@ -173,7 +179,7 @@ def _effects_of_factor(fit: "Fit", k: int) -> "pd.DataFrame":
     several = len(factor.columns) > 1
     index = pd.MultiIndex.from_tuples(labels, names=factor.columns) if several else pd.Index(labels, name=factor.name)
     frames = {
-        name: pd.DataFrame({"mean": mean[:, j] * units[j], "sd": sd[:, j] * units[j]}, index=index)
+        name: pd.DataFrame({"estimate": mean[:, j] * units[j], "std_error": sd[:, j] * units[j]}, index=index)
         for j, name in enumerate(factor.effects)
     }
     if len(frames) == 1:

@@ -170,7 +170,7 @@ def _frame(rows: list[tuple[float, ...]], index: list[tuple[str, str]]) -> "pd.D
     import pandas as pd
 
     places = pd.MultiIndex.from_tuples(index, names=["term", "effect"])
-    return pd.DataFrame(rows, index=places, columns=["sd", "lower", "upper", "variance"], dtype=float)
+    return pd.DataFrame(rows, index=places, columns=["std_dev", "lower", "upper", "variance"], dtype=float)
 
 
 def _variance(distribution: Any, j: int, unit: float) -> InverseGamma | TabulatedVariance | Point:

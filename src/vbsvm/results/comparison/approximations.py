@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtrit
 from scipy.stats import gaussian_kde, norm
 
 from vbsvm.base import printing
@@ -90,7 +90,6 @@ def compare(variational: Any, sampled: Any) -> Comparison:
     columns = ["variational", "variational sd", "Gibbs", "Gibbs sd"]
     table = pd.DataFrame(moments, columns=columns, index=pd.Index([pair.name for pair in pairs]))
     table["accuracy"] = [pair.accuracy for pair in pairs]
-    table.columns.name = "accuracy in per cent"
     return Comparison(tuple(pairs), table)
 
 
@@ -215,17 +214,17 @@ class Pooled:
         check_level("summary", level)
         mean, error = self.coefficients, self.standard_errors
         half = stdtrit(self.degrees, 0.5 + 0.5 * level) * error
-        certain = np.where(mean == 0.0, 0.0, np.copysign(np.inf, mean))
         columns = {
-            "coefficient": mean,
-            "sd": error,
+            "estimate": mean,
+            "std_error": error,
             "lower": mean - half,
             "upper": mean + half,
-            "p_positive": stdtr(self.degrees, np.divide(mean, error, out=certain, where=error > 0)),
             "degrees": self.degrees,
             "missing_information": self.missing_information,
         }
-        return pd.DataFrame(columns, index=pd.Index(self.names))
+        table = pd.DataFrame(columns, index=pd.Index(self.names))
+        table.attrs = {"level": level, "note": self._note}
+        return table
 
     def __repr__(self) -> str:
         """The table, and what it is of."""
@@ -261,10 +260,10 @@ def pool(fits: Sequence[Any], covariance: str | None = None) -> Pooled:
                 f"pool: fit {k} has {_n_rows(fit)} rows, and the first has {_n_rows(models[0])}: fits are to be of the "
                 "same rows, whose missing values were filled in differently."
             )
-        if not np.isfinite(table["sd"]).all():
-            name = names[int(np.argmin(np.isfinite(table["sd"])))]
+        if not np.isfinite(table["std_error"]).all():
+            name = names[int(np.argmin(np.isfinite(table["std_error"])))]
             raise ValueError(f"pool: fit {k} has no standard deviation of {name!r}: ask for another covariance=….")
-    estimates, errors = (np.stack([table[name].to_numpy() for table in tables]) for name in ("coefficient", "sd"))
+    estimates, errors = (np.stack([table[name].to_numpy() for table in tables]) for name in ("estimate", "std_error"))
     return rubin(names, estimates, np.square(errors), _n_rows(models[0]) - len(names))
 
 

@@ -136,7 +136,7 @@ class CrossValidation:
 
     ``table`` has log-loss, balanced error and accuracy by fold and in all, with standard errors; with groups, these are
     taken as independent units, else rows are. ``predictions`` has a row for each row left out: its fold, outcome,
-    predicted class, and the probability of the class that the corner names.
+    predicted class, and the probability of the class in ``attrs["note"]``.
     """
 
     formula: str

@@ -417,24 +417,20 @@ class _TableBuilder:
         index = pd.MultiIndex.from_tuples(keys, names=levels)
         if index.nlevels == 1:
             index = index.get_level_values(0)
-        frame = pd.DataFrame(np.concatenate(rows), index=index, columns=["estimate", "sd", "lower", "upper"])
+        frame = pd.DataFrame(np.concatenate(rows), index=index, columns=["estimate", "std_error", "lower", "upper"])
         frame, check = self._with_notes(frame), self.subject.checked(what, names, row_groups.by)
         frame.attrs = frame.attrs | check
-        frame.attrs["spreads"] = " ".join([frame.attrs["spreads"], *check.values()])
-        if NOT_CHECKED in check.values():
-            frame.columns.name = f"{frame.columns.name}, not checked"
+        frame.attrs["note"] = " ".join([frame.attrs["note"], *check.values()])
         return frame
 
     def _with_notes(self, frame: "pd.DataFrame") -> "pd.DataFrame":
-        """Add notes to a table: the modelled class in the corner, and the type of standard errors."""
+        """Add the note to a table: the modelled class, and the type of standard errors."""
         of_models = [notes_of_model.notes for notes_of_model in self.subject.models.intervals]
-        notes = max(of_models, key=lambda notes_of_model: len(notes_of_model.corner))
+        notes = max(of_models, key=lambda notes_of_model: len(notes_of_model.explanation))
         several, linked = len(of_models) > 1, self.subject.models.link is not None
-        explanation = " ".join([notes.explanation, self._fixed_note(linked=linked), *[SEVERAL] * several])
-        table = noted(frame, replace(notes, explanation=explanation), "sd", self.level)
-        if not several:
-            table.columns.name = f"P({self.subject.classes[1]!s}), {table.columns.name}"
-        return table
+        modelled = [] if several else [f'Probability of "{self.subject.classes[1]!s}".']
+        sentences = [*modelled, notes.explanation, self._fixed_note(linked=linked), *[SEVERAL] * several]
+        return noted(frame, replace(notes, explanation=" ".join(sentences)), self.level)
 
     def _fixed_note(self, *, linked: bool) -> str:
         """Note on quantities taken as fixed in standard errors."""
