@@ -19,8 +19,8 @@ from asked_at_once import alike, plain
 from vbsvm import VBSVC, Files, Gibbs, LaplaceZero, Model, VBLogistic, cross_validate
 from vbsvm.base import arrays
 
-# A signal is handled between two operations of NumPy, each of which may wait for a busy processor.
-SECONDS = 2.0
+# A run that has not ended so long after a signal hangs: a busy processor may take seconds for one operation.
+HANG = 60.0
 
 
 def table(n, p, n_classes=2, missing=0.0, seed=1):

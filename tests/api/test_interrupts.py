@@ -119,7 +119,7 @@ def test_ctrl_c_at_random_moments_leaves_nothing_behind(phase):
     arrived, longest, wrong, _ = interrupted.interrupted(phase, 20)
     assert [one for one in wrong if one not in LOST] == []
     assert arrived > 0
-    assert longest < interrupted.SECONDS
+    assert longest < interrupted.HANG
 
 
 @pytest.mark.long
@@ -129,4 +129,4 @@ def test_ctrl_c_ends_commands(name, tmp_path):
     arrived, longest, wrong = interrupted_commands.interrupted(name, tmp_path, 10)
     assert wrong == []
     assert arrived > 0
-    assert longest < interrupted.SECONDS
+    assert longest < interrupted.HANG
