@@ -11,6 +11,7 @@ from vbsvm.base.update_mode import UpdateMode, starts_new_draws
 from vbsvm.design.candidates import Candidates
 from vbsvm.missing.categories import LevelDistributions
 from vbsvm.missing.distributions import InputDistribution
+from vbsvm.missing.few_rows import has_fixed_blocks, stats_of_blocks
 from vbsvm.missing.model import FIXED_SWEEPS, MissingState, MissingSums
 from vbsvm.missing.rows import IncompleteRows
 from vbsvm.missing.updates import (
@@ -42,6 +43,8 @@ class IncompletePart:
     def stats(self, row_pass: RowPass, candidates: WeightedCandidates | None = None) -> Stats:
         """G = Σ w (c̃c̃ᵀ + S), r = Σ u c̃, and the sums of the inputs; under an exact bound, without latent scales."""
         with np.errstate(all="ignore"):
+            if candidates is None and has_fixed_blocks(self.rows, row_pass):
+                return stats_of_blocks(self.rows, row_pass)
             if isinstance(row_pass.likelihood, ScaleMixture):
                 return self._augmented(row_pass, row_pass.likelihood, candidates)
             if self.rows.adapt:
