@@ -77,7 +77,7 @@ class LabelledInputs(AtRandom):
         squares = np.block([[sums.squares, sums.linear[z].T], [sums.linear[z], matrix[z, z]]])
         coefficients = np.asarray(cho_solve((root, True), cross))
         scatter = squares - cross.T @ coefficients
-        scatter[:m, :m] += psi * np.eye(m)
+        scatter[np.arange(m), np.arange(m)] += psi
         scatter[m:, m:] += _even_classes(len(squares) - m)
         residuals = InverseWishart(0.5 * (scatter + scatter.T), nu + sums.total - 1)
         K = np.zeros((m, m)) if K is None else K
@@ -132,15 +132,17 @@ class LabelledInputs(AtRandom):
 
     @property
     def _posterior_mean_by_cholesky(self) -> KnownInputs:
-        """The same, with two Cholesky factors instead of three inverses: labels are integrated in by Woodbury."""
+        """The same, with Cholesky factors instead of three inverses: labels are integrated in by Woodbury's identity."""
         m, scatter = self.A.shape[1], self.residuals.scale
         cross, of_variables = scatter[:m, m:], scatter[:m, :m]
-        B = np.asarray(cho_solve(cho_factor(of_variables + self.K, overwrite_a=True), cross))
+        inverse_scatter = symmetric_inverse(of_variables)
+        with_prior = of_variables + self.K if self.K.any() else None
+        B = inverse_scatter @ cross if with_prior is None else cho_solve(cho_factor(with_prior, overwrite_a=True), cross)
         residuals = scatter[m:, m:] - cross.T @ B
         S = 0.5 * (residuals + residuals.T) / (self.total + len(residuals))
         with_labels = B.T @ of_variables / self.residuals.degrees
         C = np.linalg.solve(S + with_labels @ B, with_labels)
-        precision = self.residuals.degrees * symmetric_inverse(of_variables) + B @ np.linalg.solve(S, B.T)
+        precision = self.residuals.degrees * inverse_scatter + B @ np.linalg.solve(S, B.T)
         return KnownInputs(np.vstack([self.A - self.Gamma @ C, C]), precision)
 
     @property
