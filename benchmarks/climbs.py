@@ -16,7 +16,7 @@ from scipy.special import expit
 from benchmarks.tables import print_table
 from vbsvm import VBSVC, Variational
 from vbsvm.api.task import Task
-from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.base.arrays import single_threaded_blas
 from vbsvm.inference.loop import OptimizeResult, Status, optimize
 from vbsvm.inference.steps import AndersonNewton
 

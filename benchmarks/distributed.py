@@ -26,9 +26,8 @@ from distributed import Client, LocalCluster
 from vbsvm import Variational
 from vbsvm.api.dask_estimator import DaskVBSVC
 from vbsvm.api.data.dask_partitions import DaskPartitions
-from vbsvm.api.data.problem import build_problem
 from vbsvm.api.data.table_reader import TableReader
-from vbsvm.api.task import Task, read_imputation
+from vbsvm.api.task import Task, build_problem, read_imputation
 from vbsvm.base.update_mode import mean_field
 from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.priors import Ridge

@@ -12,7 +12,7 @@ from unittest.mock import patch
 from benchmarks.simulation import simulate_overlapping
 from benchmarks.tables import print_table
 from vbsvm import VBSVC
-from vbsvm.base import row_sums
+from vbsvm.base import arrays
 from vbsvm.sources import memory
 
 SIZES = [(200, 10), (1000, 10), (5000, 50)]
@@ -37,7 +37,7 @@ def share(n: int, d: int, turns: int) -> tuple[float, float]:
     with (
         patch.object(memory._Block, "sum", timed(memory._Block.sum)),
         patch.object(memory._PlainBlock, "sum", timed(memory._PlainBlock.sum)),
-        patch.object(row_sums, "THREADED_COLUMNS", d + 2),
+        patch.object(arrays, "THREADED_COLUMNS", d + 2),
     ):
         for _ in range(turns):
             spent, begin = 0.0, time.perf_counter()

@@ -16,7 +16,7 @@ from benchmarks.simulation import balanced_error
 from benchmarks.tables import print_table
 from vbsvm import VBSVC, Gibbs, Model, Normal, Ridge, Variational
 from vbsvm.base import diagnostics
-from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.base.arrays import single_threaded_blas
 from vbsvm.base.update_mode import Draw, OverRelaxed, mean_field
 from vbsvm.design.scaling import Recipe
 from vbsvm.inference import chains

@@ -12,8 +12,7 @@ from benchmarks.timing import fastest, print_ratio, print_times
 from vbsvm import VBSVC, Ridge
 from vbsvm.base.update_mode import mean_field
 from vbsvm.design.scaling import ColumnSummary
-from vbsvm.model.coefficients import PointDistribution
-from vbsvm.model.interfaces import Precision
+from vbsvm.model.interfaces import PointDistribution, Precision
 from vbsvm.model.layouts import dense
 from vbsvm.model.spec import Block, Spec, State
 from vbsvm.model.sweep import pass_rows

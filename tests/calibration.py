@@ -25,7 +25,7 @@ from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.spec import Block, Spec
 from vbsvm.model.sweep import sweep
 from vbsvm.sources.memory import Memory
-from vbsvm.sources.row_builder import Grouping, MissingInputs
+from vbsvm.sources.rows import Grouping, MissingInputs
 
 # Scales are small enough that the tilt matters, and large enough that rejection ends.
 N_ROWS, DRAWS, TUNE, THIN = 8, 19, 25, 6

@@ -8,7 +8,7 @@ from vbsvm.design.scaling import Recipe
 from vbsvm.model.priors import Covariance, InverseWishart, Normal, Ridge
 from vbsvm.model.spec import Block, Spec
 from vbsvm.sources.memory import Memory
-from vbsvm.sources.row_builder import Grouping
+from vbsvm.sources.rows import Grouping
 
 
 def dense_twin(memory):

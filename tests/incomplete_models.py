@@ -10,7 +10,7 @@ from vbsvm.design.scaling import Recipe
 from vbsvm.missing.model import InputModel, MissingModel
 from vbsvm.missing.rows import Inputs
 from vbsvm.sources.memory import Memory
-from vbsvm.sources.row_builder import MissingInputs
+from vbsvm.sources.rows import MissingInputs
 
 # The model of the paper, in which missing values are inferred with the coefficients (Algorithm 5).
 PAPER = GaussianImputation(labels="likelihood")

@@ -17,7 +17,7 @@ import pandas as pd
 
 from asked_at_once import alike, plain
 from vbsvm import VBSVC, Files, Gibbs, LaplaceZero, Model, VBLogistic, cross_validate
-from vbsvm.base import row_sums
+from vbsvm.base import arrays
 
 # A signal is handled between two operations of NumPy, each of which may wait for a busy processor.
 SECONDS = 2.0
@@ -233,12 +233,12 @@ def interrupted(phase, repeats, seed=0):
             left = {one.name for one in folder.rglob("*")} - ALLOWED
             wrong += [f"left {one}" for one in left if one.endswith(".part")]
             wrong += [f"left {one.name}" for one in folder.iterdir() if one.name not in ALLOWED]
-            if row_sums._limit._inside:
+            if arrays._limit._inside:
                 wrong.append("BLAS is held to one thread")
-                row_sums._limit._inside = 0
+                arrays._limit._inside = 0
             if warnings.filters != filters:
                 wrong.append("warning filters")
-            if threading.active_count() > n_threads + row_sums._limit._threads:
+            if threading.active_count() > n_threads + arrays._limit._threads:
                 wrong.append("threads")
             now = quiet(after)
             if caught and now is not None and not any(alike(plain(now), one) for one in (expected, before)):

@@ -7,7 +7,7 @@ from vbsvm.base.update_mode import mean_field
 from vbsvm.design.scaling import Recipe
 from vbsvm.inference.steps import Iterate
 from vbsvm.model import sweep
-from vbsvm.model.coefficients import PointDistribution
+from vbsvm.model.interfaces import PointDistribution
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.priors import Normal, Ridge
 from vbsvm.model.priors.base import Moments

@@ -10,8 +10,8 @@ import numpy as np
 
 from vbsvm.missing.categories import LevelCounts
 from vbsvm.model.row_pass import add_optional
-from vbsvm.sources.block_source import Block, BlockSource
 from vbsvm.sources.memory import Memory
+from vbsvm.sources.rows import Block, BlockSource
 
 
 @final

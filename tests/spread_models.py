@@ -10,7 +10,7 @@ from vbsvm.design.scaling import Recipe
 from vbsvm.model.priors import Covariance
 from vbsvm.model.spec import Block
 from vbsvm.sources.memory import Memory
-from vbsvm.sources.row_builder import Grouping
+from vbsvm.sources.rows import Grouping
 
 
 def overlapping(n, p, seed):

@@ -27,12 +27,11 @@ if TYPE_CHECKING:
         Normal,
         Ridge,
     )
-    from vbsvm.results.comparison.approximations import compare
+    from vbsvm.results.comparison.approximations import compare, pool
     from vbsvm.results.comparison.models import compare_models
-    from vbsvm.results.comparison.pooling import pool
     from vbsvm.results.fit import Fit
     from vbsvm.sources.files import Files
-    from vbsvm.storage.archive import ModelFileError
+    from vbsvm.storage.saving import ModelFileError
 
 __all__ = [
     "VBSVC",
@@ -71,7 +70,7 @@ _HOMES = {
     "compare_models": "vbsvm.results.comparison.models",
     "cross_validate": "vbsvm.api.cross_validation",
     "load": "vbsvm.api.load",
-    "pool": "vbsvm.results.comparison.pooling",
+    "pool": "vbsvm.results.comparison.approximations",
     "to_sklearn": "vbsvm.api.sklearn_support",
     "VBLogistic": "vbsvm.api.svc",
     "VBSVC": "vbsvm.api.svc",
@@ -87,7 +86,7 @@ _HOMES = {
     "Joint": "vbsvm.model.priors",
     "LaplaceZero": "vbsvm.model.priors",
     "Model": "vbsvm.api.model",
-    "ModelFileError": "vbsvm.storage.archive",
+    "ModelFileError": "vbsvm.storage.saving",
     "Normal": "vbsvm.model.priors",
     "NotAtRandom": "vbsvm.missing.settings",
     "OneClassWarning": "vbsvm.api.fit_warnings",

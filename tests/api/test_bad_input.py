@@ -12,8 +12,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from optional import optional
 from reference import simulate
 from vbsvm import VBSVC, LaplaceZero, Model, Normal, Ridge, Variational, VBLogistic
-from vbsvm.api import validation
-from vbsvm.api.data import problem
+from vbsvm.api import task, validation
 from vbsvm.model.interfaces import Precision
 from vbsvm.model.layouts.dense import DenseGram
 from vbsvm.model.priors import Prior
@@ -298,7 +297,7 @@ def test_tables_that_would_take_gigabytes_are_refused(monkeypatch):
 def test_models_that_would_take_gigabytes_are_refused_by_either_way_in(monkeypatch):
     monkeypatch.setattr(validation, "MAX_COLUMNS", 5)
     monkeypatch.setattr(validation, "MAX_CELLS", 100)
-    monkeypatch.setattr(problem, "MAX_UNPENALISED", 3)
+    monkeypatch.setattr(task, "MAX_UNPENALISED", 3)
     X = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=["a", "b"]).assign(g=np.arange(60))
     y = np.arange(60) % 2
     for fit in (lambda: VBSVC(group="g").fit(X, y), lambda: Model("y ~ a + b + (1 | g)", X.assign(y=y))):

@@ -6,7 +6,7 @@ import pytest
 from joblib import Parallel, delayed
 
 from vbsvm import VBSVC, LaplaceZero, Model, Normal, Ridge, Variational
-from vbsvm.api.data import problem
+from vbsvm.api import task as tasks
 from vbsvm.base.update_mode import Draw, mean_field
 from vbsvm.model.row_pass import RowPass
 
@@ -43,7 +43,7 @@ def test_a_model_with_missing_values_does_not():
 def test_the_dual_layout_gives_the_dense_fit(prior, monkeypatch):
     data = wide()
     dual = Model("y ~ . - g", data, {"fixed": prior}, likelihood="hinge").fit(TIGHT)
-    monkeypatch.setattr(problem, "MAX_UNPENALISED", -1)
+    monkeypatch.setattr(tasks, "MAX_UNPENALISED", -1)
     dense = Model("y ~ . - g", data, {"fixed": prior}, likelihood="hinge").fit(TIGHT)
     assert dual.elbo == pytest.approx(dense.elbo, rel=1e-8)
     # The bound is flat at its optimum: within 1e-11 of it coefficients are known to some 1e-6 of their size.

@@ -11,8 +11,8 @@ import pytest
 from vbsvm import VBSVC, GaussianImputation, Model, Normal, Ridge, Variational
 from vbsvm.api.data.formula_reader import FormulaReader
 from vbsvm.api.data.partitions import Partition, Partitions
-from vbsvm.api.data.problem import build_problem
 from vbsvm.api.data.table_reader import RawTable, TableReader
+from vbsvm.api.task import build_problem
 from vbsvm.design.formula import syntax
 from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.likelihoods.logistic import LOGISTIC

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from vbsvm.base import progress
-from vbsvm.base.progress import SharedLine, bar
+from vbsvm.base import printing
+from vbsvm.base.printing import SharedLine, bar
 
 
 def test_several_share_a_line(capsys):
@@ -56,8 +56,8 @@ def test_a_bar_is_shown_where_somebody_looks(capsys, monkeypatch):
 def test_a_notebook_that_can_not_draw_bars_has_a_line(capsys, monkeypatch, lacking):
     shell = SimpleNamespace(kernel=object())
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
-    monkeypatch.setattr(progress, "_has", lambda package: package != lacking)
-    assert progress.in_notebook()
+    monkeypatch.setattr(printing, "_has", lambda package: package != lacking)
+    assert printing.in_notebook()
     with bar("sweeps", 10) as tell:
         tell(5)
         tell(10)
@@ -68,6 +68,6 @@ def test_a_notebook_that_can_not_draw_bars_has_a_line(capsys, monkeypatch, lacki
 
 def test_a_terminal_is_no_notebook(monkeypatch):
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace()))
-    assert not progress.in_notebook()
+    assert not printing.in_notebook()
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))
-    assert not progress.in_notebook()
+    assert not printing.in_notebook()

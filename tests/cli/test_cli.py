@@ -25,7 +25,7 @@ import vbsvm
 from saved_models import incomplete, table
 from vbsvm import VBSVC, HalfT, LaplaceZero, Model, load
 from vbsvm.cli import main, tables
-from vbsvm.cli.messages import with_cli_options
+from vbsvm.cli.__init__ import with_cli_options
 from vbsvm.cli.models import text_inputs
 from vbsvm.datasets import load_toenail
 from vbsvm.results.fit import Fit
@@ -936,7 +936,7 @@ def test_predictions_are_data_in_files_and_safe_on_a_terminal(hostile, monkeypat
     piped = run(*arguments).stdout
     assert set(pd.read_csv(io.StringIO(piped))["prediction"]) == {'=HYPERLINK("http://x","y")', "\x1b[31mred"}
     for data in ("data.csv", "*.csv"):  # in memory, and piece by piece
-        monkeypatch.setattr("vbsvm.cli.messages.is_terminal", lambda: True)
+        monkeypatch.setattr("vbsvm.cli.__init__.is_terminal", lambda: True)
         seen = run("predict", hostile / "m.vbsvm", hostile / data, "--keep", "h").stdout
         assert seen.count("\n") == 61
         assert r"\x1b[31mred" in seen

@@ -10,7 +10,7 @@ from scipy.special import log_expit
 from models import source_of, spec_of
 from reference import Quadrature
 from vbsvm import Normal, Ridge, Variational
-from vbsvm.base import row_sums
+from vbsvm.base import arrays
 from vbsvm.base.distributions import InverseGamma, Latent, Point
 from vbsvm.base.polya_gamma import PolyaGamma
 from vbsvm.base.update_mode import Draw
@@ -122,12 +122,12 @@ def test_the_latent_draw_has_its_distribution_at_any_size(root):
 
 def test_draws_do_not_depend_on_threads(monkeypatch):
     rng = np.random.default_rng(0)
-    n = 5 * row_sums.block_rows(13) + 7
+    n = 5 * arrays.block_rows(13) + 7
     X, y = rng.normal(size=(n, 12)), rng.choice([-1.0, 1.0], size=n)
     spec, source = spec_of(12), source_of(X, y)
-    found, enter = [], row_sums._BlasLimit.__enter__
+    found, enter = [], arrays._BlasLimit.__enter__
     for threads in (1, 3):
-        monkeypatch.setattr(row_sums._BlasLimit, "__enter__", lambda limit, k=threads: enter(limit) and k)
+        monkeypatch.setattr(arrays._BlasLimit, "__enter__", lambda limit, k=threads: enter(limit) and k)
         state = spec.start()
         for k in range(3):
             state, _ = sweep.sweep(spec, state, source, Draw(5, chain=1, sweep=k))

@@ -24,11 +24,11 @@ from vbsvm.base import workers
 from vbsvm.inference import chains
 warnings.simplefilter("ignore")
 chains.WORTH_A_PROCESS, chains.cpu_count, chains.SECONDS_BETWEEN, chains.WRITES_BETWEEN = 0.0, lambda: 2, 0.0, 0.0
-right = workers.Workers.answers
+right = workers.Workers.call
 def told(self, *question):
     print(*[process.pid for process in self._processes], flush=True)
     return right(self, *question)
-workers.Workers.answers = told
+workers.Workers.call = told
 rng = np.random.default_rng(0)
 X = rng.normal(size=(2000, 10))
 y = np.where(X[:, 0] + rng.logistic(size=2000) > 0, 1, 0)

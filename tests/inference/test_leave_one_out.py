@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from grouped_models import dense_twin, grouped_problems
 from reference import simulate
 from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, Normal, Ridge, Variational
-from vbsvm.api.data import problem as problem_module
+from vbsvm.api import task as problem_module
 from vbsvm.inference.leave_one_out import row_influence
 from vbsvm.model.likelihoods.hinge import EXACT_HINGE, HINGE
 from vbsvm.results.fit_predictions import mean_scores

@@ -11,9 +11,8 @@ from reference import simulate
 from spread_models import FIXED, GROUP_PRIORS, crossed_with_slopes, settled
 from tilting import by_refits, log_variance_by_refits
 from vbsvm import Normal, Ridge
-from vbsvm.inference.covariance.dual_response import dual_response
 from vbsvm.inference.covariance.linear_response import dense_response
-from vbsvm.inference.covariance.map_response import response_of_map
+from vbsvm.inference.covariance.map_response import dual_response, response_of_map
 from vbsvm.model.spec import Block, Spec
 
 TWO_SCALES = Spec(

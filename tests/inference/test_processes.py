@@ -59,7 +59,7 @@ def test_sums_that_begin_anew_in_each_round_would_be_seen(tmp_path, helped, monk
         gibbs._Chain,
         "append",
         lambda self, part: replace(
-            part, draws=(*self.draws, *part.draws), missing=gibbs.added(self.missing, part.missing)
+            part, draws=(*self.draws, *part.draws), missing=gibbs.add_optional(self.missing, part.missing)
         ),
     )
     assert saved(fitted(X, y), tmp_path / "m") != right

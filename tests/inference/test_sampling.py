@@ -39,8 +39,8 @@ from vbsvm.inference.chains import CheckpointError
 from vbsvm.inference.gibbs import _change, stretch
 from vbsvm.missing.categories import LevelDistributions
 from vbsvm.missing.rows import IncompleteRows
-from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.gates import Gates
+from vbsvm.model.interfaces import PointDistribution
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.likelihoods.logistic import LOGISTIC

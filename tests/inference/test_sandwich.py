@@ -15,7 +15,7 @@ from vbsvm.inference.covariance.sandwich import sandwich_of_rows
 from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.spec import Block, Spec
 from vbsvm.sources.memory import Memory
-from vbsvm.sources.row_builder import Grouping
+from vbsvm.sources.rows import Grouping
 
 TIGHT = Variational(tol=1e-10, bound="augmented")
 

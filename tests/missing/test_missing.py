@@ -42,7 +42,7 @@ from vbsvm.model.spec import Block, Spec
 from vbsvm.model.sweep import elbo, row_term_fixed_weights
 from vbsvm.results.calibration import log_odds
 from vbsvm.sources.memory import Memory
-from vbsvm.sources.row_builder import Grouping, MissingInputs
+from vbsvm.sources.rows import Grouping, MissingInputs
 
 TIGHT = Variational(tol=1e-11)
 

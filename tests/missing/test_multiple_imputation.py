@@ -8,7 +8,7 @@ import vbsvm
 from incomplete_models import PAPER, correlated
 from reference import simulate
 from vbsvm import VBSVC, GaussianImputation, Gibbs, LaplaceZero, Model, Normal, NotAtRandom, Shift, Variational, pool
-from vbsvm.results.comparison.pooling import rubin
+from vbsvm.results.comparison.approximations import rubin
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from vbsvm.model import sweep
 from vbsvm.model.spec import Block, Spec
 from vbsvm.model.sweep import elbo, row_term_fixed_weights
 from vbsvm.sources.memory import Memory
-from vbsvm.sources.row_builder import Grouping
+from vbsvm.sources.rows import Grouping
 
 
 @settings(max_examples=80, deadline=None)

@@ -13,7 +13,7 @@ from vbsvm import Covariance, InverseWishart
 from vbsvm.base import distributions
 from vbsvm.base.update_mode import Draw, mean_field
 from vbsvm.model import sweep
-from vbsvm.model.coefficients import PointDistribution
+from vbsvm.model.interfaces import PointDistribution
 from vbsvm.model.priors.base import Moments
 from vbsvm.model.priors.covariance import HuangWandDistribution
 

@@ -21,7 +21,7 @@ from vbsvm.model.likelihoods.hinge import EXACT_HINGE, ExactHinge
 from vbsvm.model.spec import Block, Spec
 from vbsvm.model.sweep import elbo, pass_rows, row_term_fixed_weights
 from vbsvm.sources.memory import Memory
-from vbsvm.sources.row_builder import Grouping
+from vbsvm.sources.rows import Grouping
 
 EXACT = Variational(bound="exact")
 TIGHT = Variational(bound="exact", tol=1e-11, max_iter=20_000)

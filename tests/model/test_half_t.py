@@ -14,7 +14,7 @@ from vbsvm.base.distributions import InverseGamma, Point
 from vbsvm.base.update_mode import Draw, mean_field
 from vbsvm.inference.covariance.linear_response import dense_response
 from vbsvm.inference.covariance.map_response import response_of_map
-from vbsvm.model.coefficients import PointDistribution
+from vbsvm.model.interfaces import PointDistribution
 from vbsvm.model.priors.base import Moments
 
 THETA = np.array([0.7, -1.2, 0.4, 2.0, -0.3, 0.9])

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from vbsvm.model import coefficients, matrices
+from vbsvm.model import interfaces, matrices
 from vbsvm.model.interfaces import Precision
 from vbsvm.model.layouts import dense, dual, spike_slab
 
@@ -38,7 +38,7 @@ def test_effects_of_wide_rows_are_those_of_dense_ones():
 
 def test_moments_of_draws():
     draws = np.random.default_rng(0).normal(size=(50, 4))
-    one, (_, rows, w) = coefficients.SampledCoefficients(draws), wide_and_dense(p=4)
+    one, (_, rows, w) = interfaces.SampledCoefficients(draws), wide_and_dense(p=4)
     outer = draws.T @ draws / 50
     np.testing.assert_allclose(one.outer(4), outer)
     np.testing.assert_allclose(one.squares, outer.diagonal())

@@ -5,7 +5,7 @@ import pytest
 
 from reference import simulate
 from vbsvm import VBSVC, Normal, Ridge, Variational
-from vbsvm.base.row_sums import block_rows
+from vbsvm.base.arrays import block_rows
 
 
 def same_fit(one, other, rtol=1e-9):

@@ -81,7 +81,7 @@ class Wider:
         return self.inner.inclusion
 
     @property
-    def signs(self):
+    def sign_probabilities(self):
         return np.full(self.inner.plan.n_fixed, 0.25)
 
     def quantiles(self, chance):

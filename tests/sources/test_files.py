@@ -16,10 +16,10 @@ import pandas as pd
 import pytest
 
 from vbsvm import VBSVC, Files, GaussianImputation, Gibbs, LaplaceZero, Model, Variational, cross_validate
-from vbsvm.inference import callbacks
-from vbsvm.results import predicted_files, training_rows
-from vbsvm.sources import block_source, files_cache, files_text
+from vbsvm.inference import loop
+from vbsvm.results import fit_predictions, training_rows
 from vbsvm.sources import files as file_sources
+from vbsvm.sources import files_cache, files_text, rows
 from vbsvm.sources.memory import Memory
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -65,7 +65,7 @@ def small_pieces(monkeypatch, tmp_path):
     """Pieces of a few rows, pages that are let go all the time, and a cache of the test's own."""
     monkeypatch.setattr(file_sources, "PIECE", 0.0)
     monkeypatch.setattr(file_sources, "MIN_ROWS", 50)
-    monkeypatch.setattr(block_source, "RUN", 64)
+    monkeypatch.setattr(rows, "RUN", 64)
     monkeypatch.setattr(files_text, "SCAN_ROWS", 30)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "users"))
 
@@ -90,7 +90,7 @@ CLASSIFIERS = {
 @pytest.mark.parametrize("case", CLASSIFIERS)
 def test_a_classifier_of_files_is_that_of_the_rows(case, cheap, tmp_path, monkeypatch):
     if not cheap:
-        monkeypatch.setattr(block_source.Pages, "can_cache", lambda self, n_rows: False)
+        monkeypatch.setattr(rows.Pages, "can_cache", lambda self, n_rows: False)
     settings, features, weights, target = CLASSIFIERS[case]
     frame = table()
     sample_weight = None if weights is None else frame[weights]
@@ -347,11 +347,11 @@ class StopError(Exception):
 
 @pytest.mark.parametrize("formula", ["y ~ x + z", "y ~ x + (1 | g)"])
 def test_an_interrupted_climb_goes_on(formula, tmp_path, monkeypatch):
-    monkeypatch.setattr(callbacks, "SECONDS_BETWEEN", -1.0)
+    monkeypatch.setattr(loop, "SECONDS_BETWEEN", -1.0)
     frame, inference = table(), Variational(tol=1e-12, accelerate=False, max_iter=3000)
     whole = Model(formula, frame, likelihood="hinge").fit(inference)
     files = Files(written(frame, tmp_path / "d"), cache=tmp_path / "cache")
-    reached = callbacks.CheckpointCallback.on_step
+    reached = loop.CheckpointCallback.on_step
     n_steps = 0
 
     def stop(self, outcome, tol):
@@ -362,7 +362,7 @@ def test_an_interrupted_climb_goes_on(formula, tmp_path, monkeypatch):
             raise StopError
 
     with monkeypatch.context() as patch:
-        patch.setattr(callbacks.CheckpointCallback, "on_step", stop)
+        patch.setattr(loop.CheckpointCallback, "on_step", stop)
         with pytest.raises(StopError):
             Model(formula, files, likelihood="hinge").fit(inference)
     assert any(name.endswith(".climb") for name in cache_of(tmp_path))
@@ -376,7 +376,7 @@ def test_an_interrupted_climb_goes_on(formula, tmp_path, monkeypatch):
 def test_ctrl_c_stores_what_has_been_reached_and_the_next_fit_goes_on(tmp_path, monkeypatch):
     frame, calls = table(), []
     files = Files(written(frame, tmp_path / "d"), cache=tmp_path / "cache")
-    reached = callbacks.CheckpointCallback.on_step
+    reached = loop.CheckpointCallback.on_step
 
     def interrupt(self, outcome, tol):
         reached(self, outcome, tol)
@@ -386,7 +386,7 @@ def test_ctrl_c_stores_what_has_been_reached_and_the_next_fit_goes_on(tmp_path, 
 
     clf = VBSVC(inference=TIGHT)
     with monkeypatch.context() as patch:
-        patch.setattr(callbacks.CheckpointCallback, "on_step", interrupt)
+        patch.setattr(loop.CheckpointCallback, "on_step", interrupt)
         with pytest.raises(KeyboardInterrupt):
             clf.fit_files(files, "y", features=INPUTS)
     assert not clf.converged_
@@ -454,7 +454,7 @@ def test_a_full_disk_is_told_where_predictions_are_written(ending, tmp_path, mon
     frame = table()
     clf = VBSVC().fit(frame[INPUTS], frame["y"])
     monkeypatch.setattr(pd.DataFrame, "to_csv", full)
-    monkeypatch.setattr(predicted_files.ParquetWriter, "write", full)
+    monkeypatch.setattr(fit_predictions.ParquetWriter, "write", full)
     with pytest.raises(OSError, match=f"The disk of .*scores.{ending} is full. Make room there"):
         clf.predict_files(written(frame, tmp_path / "d"), tmp_path / f"scores.{ending}")
     assert sorted(one.name for one in tmp_path.iterdir()) == ["d"]

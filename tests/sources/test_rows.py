@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from models import random_state, spec_of
 from vbsvm import VBSVC
-from vbsvm.base import row_sums
+from vbsvm.base import arrays
 from vbsvm.base.update_mode import mean_field
 from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.model.sweep import pass_rows
@@ -61,10 +61,10 @@ def test_the_sums_are_those_of_the_formulas(data):
 @pytest.mark.parametrize("threads", [2, 3, 5])
 def test_threads_change_no_bit(data, threads, monkeypatch):
     X, y, s = data
-    assert 6 * row_sums.block_rows(D + 1) < N
-    found, enter = [], row_sums._BlasLimit.__enter__
+    assert 6 * arrays.block_rows(D + 1) < N
+    found, enter = [], arrays._BlasLimit.__enter__
     for k in (1, threads):
-        monkeypatch.setattr(row_sums._BlasLimit, "__enter__", lambda limit, k=k: enter(limit) and k)
+        monkeypatch.setattr(arrays._BlasLimit, "__enter__", lambda limit, k=k: enter(limit) and k)
         found.append(stats_of(X, y, s))
     assert_same(*found, rtol=0)
 
@@ -108,8 +108,8 @@ def test_fit_takes_every_float_array_in_place(kind, large, tmp_path, monkeypatch
         "read-only": lambda: np.broadcast_to(X, X.shape),
         "memory-mapped": lambda: np.load(tmp_path / "X.npy", mmap_mode="r"),
     }[kind]()
-    enter = row_sums._BlasLimit.__enter__
-    monkeypatch.setattr(row_sums._BlasLimit, "__enter__", lambda limit: enter(limit) and 2)
+    enter = arrays._BlasLimit.__enter__
+    monkeypatch.setattr(arrays._BlasLimit, "__enter__", lambda limit: enter(limit) and 2)
     tracemalloc.start()
     clf = VBSVC().fit(variant, y)
     peak = tracemalloc.get_traced_memory()[1]
@@ -125,14 +125,14 @@ def test_blas_gets_its_threads_back(data):
         stats_of(X, y, s)
         assert [library["num_threads"] for library in threadpool_info()] == before
         with pytest.raises(ZeroDivisionError):
-            row_sums.sum_over_rows(N, D, lambda: lambda index, rows: 1 / 0)
+            arrays.sum_over_rows(N, D, lambda: lambda index, rows: 1 / 0)
         assert [library["num_threads"] for library in threadpool_info()] == before
 
 
 def test_passes_of_two_threads_at_once_leave_blas_as_it_was():
     with threadpool_limits(2, user_api="blas"):
-        with row_sums.single_threaded_blas() as first:
-            with row_sums.single_threaded_blas() as second:
+        with arrays.single_threaded_blas() as first:
+            with arrays.single_threaded_blas() as second:
                 assert first == second == 2
             assert {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"} == {1}
         assert {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"} == {2}
@@ -140,9 +140,7 @@ def test_passes_of_two_threads_at_once_leave_blas_as_it_was():
 
 def test_blocks_cover_all_rows_once_whatever_the_shape():
     for n, p in [(1, 1), (1023, 3), (1024, 200), (1025, 200), (50_001, 7), (3000, 2000)]:
-        seen = row_sums.sum_over_rows(
-            n, p, lambda n=n: lambda index, rows: np.bincount(np.arange(n)[rows], minlength=n)
-        )
+        seen = arrays.sum_over_rows(n, p, lambda n=n: lambda index, rows: np.bincount(np.arange(n)[rows], minlength=n))
         assert (seen == 1).all()
 
 

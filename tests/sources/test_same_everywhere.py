@@ -15,7 +15,7 @@ from clusters import workers
 from vbsvm import VBSVC, Files, GaussianImputation, LaplaceZero, Model, NotAtRandom, Variational, VBLogistic
 from vbsvm.api.dask_estimator import DaskVBLogistic, DaskVBSVC
 from vbsvm.model.priors.laplace_zero import Joint
-from vbsvm.sources import block_source
+from vbsvm.sources import rows
 
 dd = pytest.importorskip("dask.dataframe")
 
@@ -107,7 +107,7 @@ def test_models(place, name, client, tmp_path, monkeypatch):
     formula, missing, settings = MODELS[name]
     frame, (told, whole) = table(missing), model_in_memory(name)
     # so that files are climbed in another way
-    monkeypatch.setattr(block_source.Pages, "can_cache", lambda self, n_rows: False)
+    monkeypatch.setattr(rows.Pages, "can_cache", lambda self, n_rows: False)
     model = Model(formula, in_parts(frame) if place == "cluster" else in_files(frame, tmp_path), **settings)
     assert repr(model) == told
     found = model.fit(TIGHT)

@@ -224,7 +224,7 @@ def test_the_fuzz_would_see_a_file_without_seals(shelf, monkeypatch, tmp_path):
         def hexdigest(self):
             return "0" * 64
 
-    monkeypatch.setattr(vbsvm.storage.archive.hashlib, "sha256", Same)
+    monkeypatch.setattr(vbsvm.storage.saving.hashlib, "sha256", Same)
     monkeypatch.setattr(zipfile, "crc32", lambda part, value=0: 0)
     model.save(tmp_path / "open")
     with pytest.raises(AssertionError):

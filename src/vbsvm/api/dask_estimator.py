@@ -8,12 +8,11 @@ from sklearn.base import ClassifierMixin, clone
 
 from vbsvm.api.data import inputs
 from vbsvm.api.data.dask_partitions import DaskPartitions
-from vbsvm.api.data.problem import build_problem
 from vbsvm.api.data.table_reader import TableReader
 from vbsvm.api.estimator import LEARNED, Classifier
 from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.svc import VBSVC, VBLogistic
-from vbsvm.api.task import Task
+from vbsvm.api.task import Task, build_problem
 from vbsvm.base.arrays import Array
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational

@@ -18,11 +18,10 @@ from sklearn.utils.validation import check_is_fitted
 from vbsvm.api import likelihood_power, online, sensitivity, validation
 from vbsvm.api.data import inputs, label_checks
 from vbsvm.api.data.partitions import MemoryPartitions
-from vbsvm.api.data.problem import build_problem
 from vbsvm.api.data.table_reader import ReadTable, TableReader
 from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.sklearn_support import InputSelection, linear_classifier
-from vbsvm.api.task import Task, check_variational
+from vbsvm.api.task import Task, build_problem, check_variational
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import check_flag
 from vbsvm.design.columns import Encoded
@@ -295,7 +294,6 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         keep : list of str, default ()
             Columns of the files that are copied, such as an identifier.
         """
-        from vbsvm.results import predicted_files
 
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
@@ -303,7 +301,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
             raise ValueError("This was fitted to an array, whose columns have no names that could be found in files.")
         added: dict[str, Any] = {"keep": keep, "proba": proba, "scores": scores}
         columns = [str(name) for name in names]
-        return predicted_files.write(
+        return fit_predictions.write_predictions(
             self, files, to, columns=columns, text=self._text_columns, classes=self.classes_, **added
         )
 

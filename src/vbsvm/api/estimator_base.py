@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from vbsvm.api import aliases, likelihood_power, validation
+from vbsvm.api import likelihood_power, priors, validation
 from vbsvm.api.fit_warnings import (
     OneClassWarning,
     convergence_messages,
@@ -21,9 +21,8 @@ from vbsvm.api.fit_warnings import (
 )
 from vbsvm.api.priors import predictors_prior
 from vbsvm.api.task import Task, fit_all, read_imputation, read_inference
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.printing import ReliabilityWarning
-from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import check_flag
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
@@ -120,7 +119,7 @@ class Estimator(BaseEstimator):
 
     def _prior(self) -> Prior:
         given = predictors_prior(self.likelihood) if self.prior is None else self.prior
-        prior = aliases.resolve_alias("prior", given, aliases.PRIORS)
+        prior = priors.resolve_alias("prior", given, priors.PRIORS)
         if not isinstance(prior, Prior):
             raise TypeError(f"prior must be an object such as Ridge() or Normal(variance=1.0), or None; got {prior!r}.")
         if prior.of_groups:

@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from vbsvm.api.task import Task
-from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.base.arrays import single_threaded_blas
 from vbsvm.base.settings import is_within
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import AUTO, Variational

@@ -23,7 +23,7 @@ from vbsvm.missing.model import PAPER_PSI, InputModel, MissingModel
 from vbsvm.missing.rows import Inputs
 from vbsvm.missing.settings import REGRESSOR, GaussianImputation, NotAtRandom
 from vbsvm.sources.distributed import AnyRows
-from vbsvm.sources.row_builder import MissingInputs
+from vbsvm.sources.rows import MissingInputs
 
 # Most columns that missing categories depend on; with more, they depend on the label alone.
 MAX_GIVEN = 1000

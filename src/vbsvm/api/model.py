@@ -14,7 +14,6 @@ from vbsvm.api import likelihood_power as powers
 from vbsvm.api import sensitivity, validation
 from vbsvm.api.data.formula_reader import FormulaReader
 from vbsvm.api.data.partitions import MemoryPartitions, Partitions
-from vbsvm.api.data.problem import build_problem
 from vbsvm.api.fit_warnings import (
     OneClassWarning,
     convergence_messages,
@@ -23,9 +22,9 @@ from vbsvm.api.fit_warnings import (
     warn_of_random_effects,
 )
 from vbsvm.api.priors import keys
-from vbsvm.api.task import check_variational, read_imputation, read_inference, read_likelihood
+from vbsvm.api.task import build_problem, check_variational, read_imputation, read_inference, read_likelihood
+from vbsvm.base.arrays import single_threaded_blas
 from vbsvm.base.printing import ReliabilityWarning, visible, warn_user
-from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import check_flag
 from vbsvm.design import frames
 from vbsvm.design.formula import syntax
@@ -34,9 +33,9 @@ from vbsvm.inference.variational import Variational
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Prior
 from vbsvm.results.covariance import warn_of_margin
-from vbsvm.results.data_summary import Facts
 from vbsvm.results.display import Outline
 from vbsvm.results.fit import Fit
+from vbsvm.results.history import Facts
 from vbsvm.sources.cluster import is_collection
 from vbsvm.sources.distributed import Distributed
 from vbsvm.sources.files import Files

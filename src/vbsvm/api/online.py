@@ -19,9 +19,8 @@ from scipy.sparse import issparse
 from vbsvm.api import validation
 from vbsvm.api.data import inputs, label_checks
 from vbsvm.api.data.partitions import EncodedData, Partition
-from vbsvm.api.data.problem import Problem
 from vbsvm.api.data.table_reader import ReadTable, TableEncoder, TableReader
-from vbsvm.api.task import Task
+from vbsvm.api.task import Problem, Task
 from vbsvm.base.arrays import Array
 from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.inference.gibbs import Gibbs
@@ -33,8 +32,8 @@ from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.priors import LaplaceZero
 from vbsvm.model.spec import State
 from vbsvm.results.calibration import LeftOutScores, PosteriorMean, calibrate
-from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
+from vbsvm.results.history import Facts
 from vbsvm.sources.cluster import check_in_memory
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.past_rows import NewAndPastRows, PastRows

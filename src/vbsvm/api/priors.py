@@ -1,15 +1,36 @@
-"""Priors of blocks of columns: defaults by likelihood, and those of a formula's terms by name."""
+"""Priors of blocks of columns: short names, defaults by likelihood, and those of a formula's terms by name."""
 
 from collections.abc import Mapping
-from typing import final
+from typing import Any, final
 
-from vbsvm.api import aliases
 from vbsvm.design.columns import INTERCEPT
 from vbsvm.design.formula import syntax
 from vbsvm.design.formula.reader import Reader
+from vbsvm.design.values import did_you_mean
+from vbsvm.inference.gibbs import Gibbs
+from vbsvm.inference.variational import Variational
 from vbsvm.model.likelihoods.base import Likelihood
-from vbsvm.model.priors import Covariance, HalfT, LaplaceZero, Normal, Prior, Ridge
+from vbsvm.model.priors import Covariance, HalfT, InverseWishart, LaplaceZero, Normal, Prior, Ridge
 from vbsvm.model.spec import Block
+
+INFERENCES: Mapping[str, type[Any]] = {"variational": Variational, "gibbs": Gibbs}
+# Normal has no default variance, and so no short name.
+PRIORS: Mapping[str, type[Any]] = {"ridge": Ridge, "half-t": HalfT, "laplace-zero": LaplaceZero}
+FORMULA_PRIORS: Mapping[str, type[Any]] = PRIORS | {"covariance": Covariance, "inverse-wishart": InverseWishart}
+
+
+def resolve_alias(owner: str, value: Any, classes: Mapping[str, type[Any]]) -> Any:
+    """Settings object for a short name; other objects are returned unchanged, and classes are rejected."""
+    if isinstance(value, type):
+        name = value.__name__
+        raise TypeError(f"{owner} must be an object such as {name}(…); got the class {name} itself: add the brackets.")
+    if not isinstance(value, str):
+        return value
+    if value not in classes:
+        names = ", ".join(map(repr, classes))
+        raise ValueError(f"{owner}: {value!r} is not known; the short names are {names}.{did_you_mean(value, classes)}")
+    return classes[value]()
+
 
 # The paper's σ_β² = 1e8.
 INTERCEPT_PRIOR = Normal(1e8)
@@ -149,7 +170,7 @@ class _UserPriors:
         if not isinstance(priors, Mapping) or not all(isinstance(key, str) for key in priors):
             raise TypeError(f"priors must be a dictionary such as {{'x': Ridge()}}; got {priors!r}.")
         for key, given in priors.items():
-            prior = aliases.resolve_alias(f"priors: {key!r}", given, aliases.FORMULA_PRIORS)
+            prior = resolve_alias(f"priors: {key!r}", given, FORMULA_PRIORS)
             if syntax.normal_form(key) in self._priors:
                 raise ValueError(f"priors: {key!r} is given twice.")
             if not isinstance(prior, Prior):

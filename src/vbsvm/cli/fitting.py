@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 import click
 
 from vbsvm.cli import tables
-from vbsvm.cli.messages import say
+from vbsvm.cli.__init__ import say
 from vbsvm.cli.models import description
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from vbsvm.cli import tables
-from vbsvm.cli.messages import say, stdout
+from vbsvm.cli.__init__ import say, stdout
 
 AVERAGES, SLOPE = "probability", "slope"
 
@@ -53,7 +53,7 @@ def predict(
       vbsvm predict model.vbsvm new.csv --proba --scores --keep patient --out predictions.csv
     """
     from vbsvm import load
-    from vbsvm.results import predicted_files
+    from vbsvm.results import fit_predictions
 
     tables.check_table_path(out, force=force)
     fitted: Any = load(model)
@@ -64,7 +64,7 @@ def predict(
     if files is not None:
         to: Any = stdout() if out is None else out
         needed: dict[str, Any] = {"columns": columns, "text": text, "classes": classes}
-        predicted_files.write(fitted, files, to, keep=copied, change=change, **needed, **added)
+        fit_predictions.write_predictions(fitted, files, to, keep=copied, change=change, **needed, **added)
         if out is not None:
             say(f"Wrote {out}.", err=True)
         return
@@ -72,7 +72,7 @@ def predict(
     tables.check_columns(frame, keep, "--keep")
     tables.check_columns(frame, columns, "The model needs a column that the table lacks")
     inputs = tables.with_plain_numbers(frame[columns], text)
-    table = predicted_files.predict_frame(fitted, inputs, frame[copied], classes, **added)
+    table = fit_predictions.predict_frame(fitted, inputs, frame[copied], classes, **added)
     tables.write(table if change is None else change(table), out, force=force)
 
 
@@ -254,7 +254,7 @@ def model_columns(fitted: Any) -> list[str]:
 def text_inputs(fitted: Any, target: str | None = None) -> set[str]:
     """Columns that were text in fit, and are text again where a file holds none but such as "1" and "2"."""
     if is_fit(fitted):
-        from vbsvm.results.predicted_files import text_columns
+        from vbsvm.results.fit_predictions import text_columns
 
         outcome = fitted.reader.parts.outcome
         is_text = isinstance(fitted.classes[-1], str) and fitted.reader.kinds.get(outcome) == "O"

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, final
 import click
 
 from vbsvm.base.printing import visible
-from vbsvm.cli.messages import say, stdout, with_cli_options
+from vbsvm.cli.__init__ import say, stdout, with_cli_options
 from vbsvm.design.values import did_you_mean, renumbered
 from vbsvm.sources import files_text
 from vbsvm.sources.files_text import PACKED, SEPARATORS, TextReader
@@ -319,7 +319,7 @@ def file_row_numbers(rows: Sequence[int]) -> Iterator[None]:
 
 def write(frame: Any, path: str | None, *, force: bool) -> None:
     """Write a table into a file, in one step as others see it, or to stdout as CSV."""
-    from vbsvm.results.predicted_files import write_text
+    from vbsvm.results.fit_predictions import write_text
 
     if path is None:
         write_text(frame, stdout())

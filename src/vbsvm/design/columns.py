@@ -1,16 +1,219 @@
-"""Columns and grouping factors of a design, for fitting and prediction alike."""
+"""Columns and grouping factors of a design, for fitting and prediction alike; summaries of labels, and levels."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.design.candidates import Candidates
-from vbsvm.design.levels import UNSEEN, Levels
 from vbsvm.design.scaling import Recipe
+from vbsvm.design.values import NUMBER, TRUTH, beyond_64_bits, kind_of, shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+UNSEEN = -1
+
+
+def group_labels(
+    labels: NDArray[Any], column: str | int, rows: "Sequence[int] | pd.Index | None" = None
+) -> NDArray[Any]:
+    """Check labels of groups (text, numbers or dates of one kind); errors name the row.
+
+    ``rows`` numbers the labels in errors; 0, 1, … by default.
+    """
+    rows = range(len(labels)) if rows is None else rows
+    if labels.dtype.kind in "biuUM" or (labels.dtype.kind == "f" and np.isfinite(labels).all()):
+        return labels
+    known = [isinstance(label, str) or _is_number(label) for label in labels]
+    if not all(known):
+        row = known.index(False)
+        raise ValueError(
+            f"Column {column!r} holds {shown(labels[row])} in row {rows[row]}: make its groups text or numbers."
+        )
+    text = [isinstance(label, str) for label in labels]
+    if any(text) and not all(text):
+        one, other = rows[0], rows[text.index(not text[0])]
+        raise ValueError(
+            f"Column {column!r} mixes text and numbers (rows {one} and {other}): make its groups one kind."
+        )
+    return labels.astype(np.float64 if Decimal in set(map(type, labels)) else object)
+
+
+def _is_number(label: Any) -> bool:
+    """Whether a label is a finite number of up to 64 bits."""
+    if kind_of(type(label)) not in (NUMBER, TRUTH):
+        return False
+    return not beyond_64_bits(label) if isinstance(label, int) else math.isfinite(label)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Levels:
+    """Sorted labels of each column of a factor, and the combinations that occurred."""
+
+    parts: tuple[NDArray[Any], ...]
+    seen: NDArray[np.intp]
+
+    @staticmethod
+    def learn(columns: Sequence[NDArray[Any]]) -> tuple["Levels", NDArray[np.intp]]:
+        """The levels that occur, and the level number of each row."""
+        pairs = [np.unique(labels, return_inverse=True) for labels in columns]
+        parts = tuple(values for values, _ in pairs)
+        seen, row_levels = np.unique(_combine(parts, [codes for _, codes in pairs]), return_inverse=True)
+        return Levels(parts, seen), row_levels
+
+    @staticmethod
+    def from_labels(labels: NDArray[Any]) -> "Levels":
+        """The levels of a one-column factor, from its sorted labels."""
+        return Levels((labels,), np.arange(len(labels)))
+
+    def __len__(self) -> int:
+        """Number of levels."""
+        return len(self.seen)
+
+    def extended(self, columns: Sequence[NDArray[Any]]) -> tuple["Levels", NDArray[np.intp]]:
+        """Union with the levels of other labels, and the positions of the former levels in it."""
+        codes_by_column = np.unravel_index(self.seen, [len(values) for values in self.parts])
+        former = [values[codes] for values, codes in zip(self.parts, codes_by_column, strict=True)]
+        levels, row_levels = Levels.learn([np.concatenate(pair) for pair in zip(former, columns, strict=True)])
+        return levels, row_levels[: len(self)]
+
+    @property
+    def labels(self) -> list[Any]:
+        """Label of each level; tuples if the factor has several columns."""
+        if len(self.parts) == 1:
+            return list(self.parts[0])
+        places = np.unravel_index(self.seen, [len(values) for values in self.parts])
+        columns = (values[codes] for values, codes in zip(self.parts, places, strict=True))
+        return list(zip(*columns, strict=True))
+
+    def check_kinds(self, columns: Sequence[NDArray[Any]], names: Sequence[str]) -> None:
+        """Raise if labels are of another kind than in fit."""
+        for values, labels, name in zip(self.parts, columns, names, strict=True):
+            if len(labels) and kind_of_labels(values) != kind_of_labels(labels):
+                raise ValueError(
+                    f"The labels in column {name!r} were {kind_of_labels(values)} in fit, and {shown(labels[0])} (row "
+                    "0) is not: give them as they were."
+                )
+
+    def encode(self, columns: Sequence[NDArray[Any]]) -> NDArray[np.intp]:
+        """Level number of each row, or ``UNSEEN``."""
+        coded = [_places(values, labels) for values, labels in zip(self.parts, columns, strict=True)]
+        known = np.all([codes != UNSEEN for codes in coded], axis=0)
+        level_numbers = _places(self.seen, _combine(self.parts, [np.maximum(codes, 0) for codes in coded]))
+        return np.where(known, level_numbers, UNSEEN)
+
+
+def _combine(parts: Sequence[NDArray[Any]], codes: Sequence[NDArray[np.intp]]) -> NDArray[np.intp]:
+    return np.ravel_multi_index(tuple(codes), [len(values) for values in parts])
+
+
+def kind_of_labels(labels: NDArray[Any]) -> str:
+    """Kind of the labels: text, numbers or dates."""
+    if labels.dtype.kind == "M":
+        return "dates"
+    return "text" if len(labels) and isinstance(labels[0], str) else "numbers"
+
+
+def _places(values: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.intp]:
+    """Position of each label among the sorted values, or ``UNSEEN``."""
+    places = np.minimum(np.searchsorted(values, labels), len(values) - 1)
+    return np.where(values[places] == labels, places, UNSEEN)
+
+
+# An outcome of more different values is a measurement or an identifier; all of them would be held in memory.
+MAX_CLASSES = 10_000
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelSummary:
+    """Sorted labels over rows of positive weight, with total weights and row counts."""
+
+    labels: NDArray[Any]
+    totals: Array
+    counts: NDArray[np.intp]
+
+    @staticmethod
+    def from_rows(labels: NDArray[Any], weights: Array) -> "LabelSummary":
+        """Summarise rows; those of weight 0 are ignored."""
+        positive = slice(None) if weights.all() else weights > 0
+        unique, codes = np.unique(labels[positive], return_inverse=True)
+        totals = np.bincount(codes, weights[positive], minlength=len(unique)).astype(np.float64)
+        return LabelSummary(unique, totals, np.bincount(codes, minlength=len(unique)))
+
+    def __add__(self, other: Self) -> "LabelSummary":
+        """Pool two sets of rows; labels of different kinds raise."""
+        if not len(self.labels) or not len(other.labels):
+            return self if len(self.labels) else other
+        kind, other_kind = kind_of_labels(self.labels), kind_of_labels(other.labels)
+        if kind != other_kind:
+            raise ValueError(
+                f"Some labels are {kind} ({self.labels[0]!r}), and others {other_kind} ({other.labels[0]!r})."
+            )
+        labels, codes = np.unique(np.concatenate([self.labels, other.labels]), return_inverse=True)
+        totals = np.bincount(codes, np.concatenate([self.totals, other.totals]), minlength=len(labels))
+        counts = np.zeros(len(labels), dtype=np.intp)
+        np.add.at(counts, codes, np.concatenate([self.counts, other.counts]))
+        return LabelSummary(labels, totals.astype(np.float64), counts)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of positive weight."""
+        return int(self.counts.sum())
+
+    def check_few(self, what: str) -> None:
+        """Raise if there are too many labels for classes; ``what`` names the column."""
+        if len(self.labels) > MAX_CLASSES:
+            raise ValueError(
+                f"{what} holds more than {MAX_CLASSES} different values, such as {self.labels[0]!r} and "
+                f"{self.labels[-1]!r}: classes are needed."
+            )
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class LevelSummary:
+    """Combinations of labels in a factor's columns, with row counts."""
+
+    columns: tuple[NDArray[Any], ...]
+    counts: NDArray[np.intp]
+
+    @staticmethod
+    def from_rows(columns: Sequence[NDArray[Any]]) -> "LevelSummary":
+        """Summarise rows."""
+        return _counted(columns, np.ones(len(columns[0]), dtype=np.intp))
+
+    def __add__(self, other: Self) -> "LevelSummary":
+        """Pool two sets of rows."""
+        for labels, other_labels in zip(self.columns, other.columns, strict=True):
+            if len(labels) and len(other_labels) and kind_of_labels(labels) != kind_of_labels(other_labels):
+                raise ValueError(
+                    f"Some groups are {kind_of_labels(labels)} ({labels[0]!r}), and others "
+                    f"{kind_of_labels(other_labels)} ({other_labels[0]!r})."
+                )
+        columns = [np.concatenate(both) for both in zip(self.columns, other.columns, strict=True)]
+        return _counted(columns, np.concatenate([self.counts, other.counts]))
+
+    def levels(self) -> Levels:
+        """The levels of the factor, in the order of ``counts``."""
+        return Levels.learn(self.columns)[0]
+
+
+def _counted(columns: Sequence[NDArray[Any]], counts: NDArray[np.intp]) -> LevelSummary:
+    """Unique combinations with total counts, in the order of the levels."""
+    levels, numbers = Levels.learn(columns)
+    _, first = np.unique(numbers, return_index=True)
+    totals = np.zeros(len(levels), dtype=np.intp)
+    np.add.at(totals, numbers, counts)
+    return LevelSummary(tuple(labels[first] for labels in columns), totals)
+
 
 INTERCEPT = "(intercept)"
 

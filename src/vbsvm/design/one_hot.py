@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.design import values
-from vbsvm.design.levels import UNSEEN, Levels, group_labels
+from vbsvm.design.columns import UNSEEN, Levels, group_labels
 
 # More would be a table of hundreds of columns for one: a grouping rather than an input.
 MAX_LEVELS = 1000

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from vbsvm.base.arrays import Array
-from vbsvm.base.row_sums import sum_over_rows
+from vbsvm.base.arrays import Array, sum_over_rows
 
 # Columns further from zero than this, in units of their scale, are standardised before they are multiplied: products of
 # raw columns lose about the square of it in relative precision.

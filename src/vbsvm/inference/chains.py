@@ -15,10 +15,10 @@ from typing import Any, Generic, Protocol, Self, TypeVar, final
 import numpy as np
 from joblib import cpu_count
 
-from vbsvm.base import progress
+from vbsvm.base import printing
 from vbsvm.base.settings import log
 from vbsvm.base.workers import WorkerError, Workers
-from vbsvm.storage import archive, atomic
+from vbsvm.storage import atomic, saving
 from vbsvm.storage.codec import Registry
 from vbsvm.storage.names import CHAINS
 
@@ -198,7 +198,7 @@ _ADVICE = {
 
 def _progress(total: int) -> AbstractContextManager[Callable[[int], None]]:
     """A bar, where somebody looks."""
-    return progress.bar("sweeps", total)
+    return printing.bar("sweeps", total)
 
 
 class CheckpointError(ValueError):
@@ -207,7 +207,7 @@ class CheckpointError(ValueError):
 
 def write_checkpoint(path: str | os.PathLike[str], about: dict[str, object], content: object) -> None:
     """Write what the run is about, and its chains."""
-    archive.write(path, FORMAT, SCHEMA, archive.Archive({"about": about}, *_REGISTRY.encode(content, "a chain")))
+    saving.write_archive(path, FORMAT, SCHEMA, saving.Archive({"about": about}, *_REGISTRY.encode(content, "a chain")))
 
 
 def read_checkpoint(path: str | os.PathLike[str], about: dict[str, object]) -> list[Any] | None:
@@ -215,7 +215,7 @@ def read_checkpoint(path: str | os.PathLike[str], about: dict[str, object]) -> l
     if not Path(path).exists():
         return None
     try:
-        file = archive.read(path, FORMAT, SCHEMA)
+        file = saving.read_archive(path, FORMAT, SCHEMA)
         found = file.about["about"]
         chains = _REGISTRY.decode(file.tree, file.arrays)
     except Exception as error:

@@ -10,16 +10,15 @@ from typing import Any, final
 
 import numpy as np
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.distributions import MIDPOINTS, ScaleDraws
-from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, check_flag, check_whole
 from vbsvm.base.update_mode import Draw, OverRelaxed, UpdateMode
 from vbsvm.inference.chains import Run, read_checkpoint, run_rounds
 from vbsvm.missing.categories import LevelCounts, LevelDistributions
 from vbsvm.missing.distributions import InputSums
 from vbsvm.missing.model import MissingState, MissingSums, input_model
-from vbsvm.model.coefficients import PointDistribution, SampledCoefficients
+from vbsvm.model.interfaces import PointDistribution, SampledCoefficients
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.row_pass import Part, Source, add_optional
 from vbsvm.model.spec import Spec, State

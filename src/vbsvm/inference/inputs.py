@@ -11,9 +11,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.distributions import InverseWishart, JointNormal
-from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.update_mode import Draw, mean_field
 from vbsvm.design.formula.expansion import Draws, SampledColumns
 from vbsvm.inference.steps import FixedPoint, largest_change

@@ -25,8 +25,7 @@ from vbsvm.inference.steps import (
     fixed_point_step,
     shorter_steps,
 )
-from vbsvm.model.coefficients import PointDistribution
-from vbsvm.model.interfaces import EffectiveCoefficients, Effects, Gram, Precision, Rows
+from vbsvm.model.interfaces import EffectiveCoefficients, Effects, Gram, PointDistribution, Precision, Rows
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.row_pass import Part, RowPass, Source, Stats

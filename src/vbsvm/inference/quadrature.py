@@ -20,7 +20,7 @@ from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.base.distributions import TabulatedVariance
 from vbsvm.base.update_mode import mean_field
 from vbsvm.inference.group_nodes import AtNodes, Buffers, Curvature, ThirdDerivatives
-from vbsvm.model.coefficients import PointDistribution
+from vbsvm.model.interfaces import PointDistribution
 from vbsvm.model.layouts.arrow import ArrowGaussian
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.priors import HalfT, Normal, Ridge

@@ -23,8 +23,7 @@ from vbsvm.base.update_mode import mean_field
 from vbsvm.inference.loop import optimize
 from vbsvm.inference.profiled import Evaluation, FixedVarianceRows, ProfiledNewton, covariance_update
 from vbsvm.inference.steps import AndersonNewton, Iterate, evaluate_state
-from vbsvm.model.coefficients import PointDistribution
-from vbsvm.model.interfaces import Effects, Gram, Rows
+from vbsvm.model.interfaces import Effects, Gram, PointDistribution, Rows
 from vbsvm.model.likelihoods.base import CurvedLikelihood
 from vbsvm.model.row_pass import Part, Source, Stats
 from vbsvm.model.spec import Spec, State

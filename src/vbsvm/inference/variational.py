@@ -8,15 +8,13 @@ from typing import final
 
 import numpy as np
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.distributions import InverseGamma, TabulatedVariance
-from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, check_flag, check_positive, check_whole, log
 from vbsvm.base.update_mode import mean_field
 from vbsvm.inference import quadrature
-from vbsvm.inference.callbacks import NULL_CALLBACK, Callback
 from vbsvm.inference.inputs import LearnedInputs, learn_inputs
-from vbsvm.inference.loop import OptimizeResult, Status, optimize
+from vbsvm.inference.loop import NULL_CALLBACK, Callback, OptimizeResult, Status, optimize
 from vbsvm.inference.monte_carlo import drawn_steps
 from vbsvm.inference.smooth import SmoothNewton, subsample_start
 from vbsvm.inference.solvers import (

@@ -23,8 +23,7 @@ from vbsvm.missing.updates import (
     imputation_variance,
     moment_sums,
 )
-from vbsvm.model.coefficients import PointDistribution
-from vbsvm.model.interfaces import EffectiveCoefficients, Gram, LabelledRows, MissingDistributions
+from vbsvm.model.interfaces import EffectiveCoefficients, Gram, LabelledRows, MissingDistributions, PointDistribution
 from vbsvm.model.likelihoods.base import ScaleMixture
 from vbsvm.model.row_pass import CompleteRows, RowInfluence, RowPass, Stats
 

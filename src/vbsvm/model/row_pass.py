@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Addable, Array
 from vbsvm.base.cached import cached_property
-from vbsvm.base.row_sums import Addable
 from vbsvm.base.update_mode import UpdateMode, mean_field
 from vbsvm.model.gates import Gates
 from vbsvm.model.interfaces import EffectiveCoefficients, Gram, LabelledRows, MissingDistributions, Rows

@@ -11,13 +11,13 @@ from scipy.special import logit
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import ScaleDistribution
-from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.gates import GateMap, Gates
 from vbsvm.model.interfaces import (
     CoefficientDistribution,
     GaussianDistribution,
     MissingDistributions,
     MissingModel,
+    PointDistribution,
     Precision,
 )
 from vbsvm.model.likelihoods.base import Likelihood

@@ -2,10 +2,9 @@
 results and everything below; ``style`` alone knows matplotlib.
 """
 
-from vbsvm.plots.averages import effects
 from vbsvm.plots.diagnostics import bound, densities, missing, ranks, sensitivity, traces
 from vbsvm.plots.estimates import coefficients, inclusion, random_effects, spline
-from vbsvm.plots.predictions import calibration, predictive
+from vbsvm.plots.predictions import calibration, effects, predictive
 from vbsvm.plots.style import alt_text, save
 
 __all__ = [

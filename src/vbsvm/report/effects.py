@@ -7,7 +7,7 @@ import numpy as np
 
 from vbsvm.base import printing
 from vbsvm.base.printing import ReliabilityWarning, mute_warnings
-from vbsvm.plots import averages
+from vbsvm.plots import predictions
 from vbsvm.report.document import Cell, Check, Picture, Section, Table, Text, cells, number, picture
 from vbsvm.results.effects.marginal import AverageEffects, Subject
 from vbsvm.results.effects.rows import MOST_LEVELS, EffectRows
@@ -102,7 +102,7 @@ def _panel(owner: Owner, name: str, key: str) -> Picture:
         key,
         f"Average probability over the values of {name}, with 95 % intervals; the table has the numbers.",
         f"Average probabilities over the values of {name}, with 95 % intervals.",
-        lambda figure: averages.effects(owner.of, name, ax=figure, **settings),
+        lambda figure: predictions.effects(owner.of, name, ax=figure, **settings),
     )
 
 

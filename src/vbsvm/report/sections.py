@@ -36,8 +36,8 @@ from vbsvm.report.document import (
 )
 from vbsvm.results import display, tables
 from vbsvm.results.covariance import covariance
-from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
+from vbsvm.results.history import Facts
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,12 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.distributions import ScaleDraws, TabulatedVariance
-from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.design.columns import Encoded, Plan
+from vbsvm.design.columns import UNSEEN, Encoded, Plan, group_labels
 from vbsvm.design.formula.reader import Reader
-from vbsvm.design.levels import UNSEEN, group_labels
 from vbsvm.inference.adaptation import AdaptedEffects, NaturalEffects, adapt, mixture
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.loop import OptimizeResult
@@ -26,11 +24,11 @@ from vbsvm.model.layouts.dense import DenseGaussian, DenseGram
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.spec import Spec, State
 from vbsvm.results.covariance import LearnedCovariances
-from vbsvm.results.data_summary import Facts
 from vbsvm.results.effects.rows import row_weights
 from vbsvm.results.fit_predictions import observed_classes
+from vbsvm.results.history import Facts
 from vbsvm.results.prediction import prior_covariances
-from vbsvm.sources.row_builder import Grouping, RowBuilder
+from vbsvm.sources.rows import Grouping, RowBuilder
 
 if TYPE_CHECKING:
     from vbsvm.results.fit import Fit

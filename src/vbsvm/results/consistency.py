@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.printing import ignore_warnings
-from vbsvm.design.columns import Encoded, FactorPlan, Plan
+from vbsvm.design.columns import UNSEEN, Encoded, FactorPlan, Plan, group_labels
 from vbsvm.design.formula import syntax
 from vbsvm.design.formula.expansion import DrawnColumns
 from vbsvm.design.formula.matrix import Matrix
@@ -20,7 +20,6 @@ from vbsvm.design.formula.reader import Reader
 from vbsvm.design.formula.sandbox import FormulaError
 from vbsvm.design.formula.syntax import FormulaParts
 from vbsvm.design.formula.terms import names_in
-from vbsvm.design.levels import UNSEEN, group_labels
 from vbsvm.design.scaling import Recipe
 from vbsvm.inference.covariance.kinds import KINDS, WAYS
 from vbsvm.inference.gibbs import Sample

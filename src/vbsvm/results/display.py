@@ -12,8 +12,7 @@ from vbsvm.design.columns import Plan
 from vbsvm.inference.loop import Status
 from vbsvm.model.spec import Spec
 from vbsvm.results import tables
-from vbsvm.results.data_summary import Facts
-from vbsvm.results.history import ChainHistory, History, OptimizationHistory, starts_agree
+from vbsvm.results.history import ChainHistory, Facts, History, OptimizationHistory, starts_agree
 
 if TYPE_CHECKING:
     import pandas as pd

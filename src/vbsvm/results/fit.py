@@ -25,10 +25,9 @@ from vbsvm.results.calibration import Calibration, PosteriorMean
 from vbsvm.results.comparison.leave_one_out import leave_one_out
 from vbsvm.results.comparison.left_out import LeftOutPredictions
 from vbsvm.results.covariance import ROBUST, Intervals, LearnedCovariances
-from vbsvm.results.data_summary import Facts
 from vbsvm.results.effects.marginal import AverageEffects, Subject, subject_of
 from vbsvm.results.effects.rows import FormulaRows, row_weights
-from vbsvm.results.history import History, Traces, WorstMixing
+from vbsvm.results.history import Facts, History, Traces, WorstMixing
 from vbsvm.results.notes import noted
 from vbsvm.results.posterior import Posterior, posterior_of
 from vbsvm.results.training_rows import TrainingRows
@@ -365,15 +364,14 @@ class Fit(AverageEffects):
         keep : list of str, default ()
             Columns of the files that are copied, such as an identifier.
         """
-        from vbsvm.results import predicted_files
 
         if self.reader is None:
             raise ValueError(
                 "This is one of a VBSVC's models, which knows no columns: call predict_files of the VBSVC."
             )
-        columns, text = self.reader.columns, predicted_files.text_columns(self.reader)
+        columns, text = self.reader.columns, predictions.text_columns(self.reader)
         added: dict[str, Any] = {"keep": keep, "proba": proba, "scores": scores}
-        return predicted_files.write(self, files, to, columns=columns, text=text, classes=self.classes, **added)
+        return predictions.write_predictions(self, files, to, columns=columns, text=text, classes=self.classes, **added)
 
     def predict_log_proba(self, data: Any, *, new_groups: str = "population") -> Array:
         """Logarithms of ``predict_proba``, which are finite also where a probability is too small for a number."""

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from vbsvm.base.arrays import Array, RowSelection
-from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.base.arrays import Array, RowSelection, single_threaded_blas
 from vbsvm.design.candidates import Candidates
 from vbsvm.inference.covariance.kinds import CovarianceEstimate, Covariances, curvature_stats
 from vbsvm.inference.covariance.sandwich import Units

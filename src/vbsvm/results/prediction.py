@@ -1,7 +1,7 @@
 """Scores of rows under a fitted distribution, new groups and missing inputs included, and what they say of classes.
 
 New groups are treated in three places. That they add nothing to the mean of a score is in ``Grouping.factor``
-(``sources/row_builder.py``), what they add to its variance is here, and whether they are refused (``new_groups``) is
+(``sources/rows.py``), what they add to its variance is here, and whether they are refused (``new_groups``) is
 decided in ``results/fit_predictions.py``.
 """
 
@@ -14,23 +14,20 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 from scipy.special import expit, log_expit, log_softmax, ndtr, softmax
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, block_rows, single_threaded_blas
 from vbsvm.base.distributions import MIDPOINTS
-from vbsvm.base.row_sums import block_rows, single_threaded_blas
-from vbsvm.design.columns import Encoded, Plan
-from vbsvm.design.levels import UNSEEN
+from vbsvm.design.columns import UNSEEN, Encoded, Plan
 from vbsvm.missing.imputation import Population
 from vbsvm.missing.rows import IncompleteRows
 from vbsvm.missing.updates import conditional_means, imputation_variance
-from vbsvm.model.coefficients import PointDistribution
-from vbsvm.model.interfaces import EffectiveCoefficients
+from vbsvm.model.interfaces import EffectiveCoefficients, PointDistribution
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.likelihoods import hinge
 from vbsvm.model.matrices import SparseMatrix
 from vbsvm.model.spec import Spec, State
 from vbsvm.results import calibration
 from vbsvm.results.calibration import Calibration, PosteriorMean
-from vbsvm.sources.row_builder import Grouping, MissingInputs, RowBuilder
+from vbsvm.sources.rows import Grouping, MissingInputs, RowBuilder
 
 if TYPE_CHECKING:
     import pandas as pd

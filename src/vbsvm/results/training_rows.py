@@ -11,9 +11,8 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.cached import locked_cached_property, new_lock
-from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.inference.covariance.kinds import CovarianceEstimate, Covariances, Reliability, reliability, robust_of_draws
 from vbsvm.inference.covariance.sandwich import Units
 from vbsvm.inference.gibbs import Sample
@@ -28,7 +27,7 @@ from vbsvm.model.row_pass import Part, RowInfluence
 from vbsvm.model.spec import Spec
 from vbsvm.results import imputed_covariance
 from vbsvm.results.calibration import LeftOutScores, PosteriorMean, calibrate
-from vbsvm.results.data_summary import Facts
+from vbsvm.results.history import Facts
 from vbsvm.results.prediction import Link, Scores
 from vbsvm.sources.distributed import AnyRows, Distributed, InMemory, reweighted
 from vbsvm.sources.memory import Memory

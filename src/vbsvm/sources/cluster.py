@@ -22,7 +22,7 @@ from weakref import ref
 
 import numpy as np
 
-from vbsvm.base.row_sums import Addable
+from vbsvm.base.arrays import Addable
 from vbsvm.design.values import join_names
 
 T = TypeVar("T", bound=Addable)

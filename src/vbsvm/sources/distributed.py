@@ -9,8 +9,7 @@ from typing import Any, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base.arrays import Array
-from vbsvm.base.row_sums import Addable
+from vbsvm.base.arrays import Addable, Array
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe
 from vbsvm.missing.categories import LevelCounts
@@ -18,7 +17,7 @@ from vbsvm.missing.distributions import InputDistribution, InputSums
 from vbsvm.model.row_pass import Part, RowPass, Stats
 from vbsvm.sources.cluster import Cluster
 from vbsvm.sources.memory import Memory
-from vbsvm.sources.row_builder import Grouping, MissingInputs
+from vbsvm.sources.rows import Grouping, MissingInputs
 from vbsvm.sources.sparse import Sparse, SparseTable
 
 T = TypeVar("T", bound=Addable)

@@ -9,7 +9,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from vbsvm.base.progress import bar
+from vbsvm.base.printing import bar
 from vbsvm.base.settings import Parameters, check_flag
 from vbsvm.design.values import join_names, renumbered
 from vbsvm.sources.files_parquet import FLOAT32, Parquet

@@ -20,8 +20,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from vbsvm.sources.block_source import Pages
-from vbsvm.storage import archive
+from vbsvm.sources.rows import Pages
+from vbsvm.storage import saving
 from vbsvm.storage.codec import Registry
 from vbsvm.storage.names import ROWS
 from vbsvm.version import __version__
@@ -72,7 +72,7 @@ class Cache:
         """
         place = self.root / self.key
         try:
-            file = archive.read(place / LEARNED, FORMAT, SCHEMA)
+            file = saving.read_archive(place / LEARNED, FORMAT, SCHEMA)
             learned = REGISTRY.decode(file.tree, file.arrays)
             if verify and file.about["checksums"] != _checksums(place, file.about["arrays"]):
                 return None
@@ -143,7 +143,7 @@ class Writer:
         shapes = {name: [list(array.shape), array.dtype.str] for name, array in self._arrays.items()}
         tree, arrays = REGISTRY.encode(learned, "what was learned of the rows")
         about = {"arrays": shapes, "checksums": _checksums(self._folder, shapes)}
-        archive.write(self._folder / LEARNED, FORMAT, SCHEMA, archive.Archive(about, tree, arrays))
+        saving.write_archive(self._folder / LEARNED, FORMAT, SCHEMA, saving.Archive(about, tree, arrays))
 
     def release(self) -> None:
         """Release the arrays."""

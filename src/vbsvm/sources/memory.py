@@ -7,9 +7,8 @@ from typing import Any, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Addable, Array, block_rows
 from vbsvm.base.cached import cached_property
-from vbsvm.base.row_sums import Addable, block_rows
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe, weighted_rows
 from vbsvm.missing.categories import FixedLevels, LevelCounts
@@ -21,8 +20,7 @@ from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.drawn import DrawnRows
 from vbsvm.model.matrices import StandardisedMatrix
 from vbsvm.model.row_pass import CompleteRows
-from vbsvm.sources.block_source import EXTRA_ROW_BYTES, BlockSource, Pages, runs
-from vbsvm.sources.row_builder import Grouping, MissingInputs, Patterns, RowBuilder
+from vbsvm.sources.rows import EXTRA_ROW_BYTES, BlockSource, Grouping, MissingInputs, Pages, Patterns, RowBuilder, runs
 
 T = TypeVar("T", bound=Addable)
 

@@ -7,8 +7,7 @@ from typing import Any, Self, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base.arrays import Array
-from vbsvm.base.row_sums import Addable
+from vbsvm.base.arrays import Addable, Array
 from vbsvm.base.update_mode import mean_field
 from vbsvm.design.scaling import Recipe
 from vbsvm.model.interfaces import Effects

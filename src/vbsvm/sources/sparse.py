@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, hstack
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, block_rows
 from vbsvm.base.cached import cached_property
-from vbsvm.base.row_sums import block_rows
 from vbsvm.design.scaling import FAR, Recipe, positive_weight_rows
 from vbsvm.missing.categories import LevelCounts
 from vbsvm.missing.distributions import InputDistribution, InputSums
@@ -20,7 +19,7 @@ from vbsvm.model.layouts.dual import DualRows
 from vbsvm.model.layouts.dual_parts import SparseDesign
 from vbsvm.model.matrices import SparseMatrix, n_pairs
 from vbsvm.model.row_pass import CompleteRows
-from vbsvm.sources.block_source import BlockSource, runs
+from vbsvm.sources.rows import BlockSource, runs
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ CHAINS = {
     "State": "vbsvm.model.spec:State",
     "MissingState": "vbsvm.missing.model:MissingState",
     "MissingSums": "vbsvm.missing.model:MissingSums",
-    "PointLaw": "vbsvm.model.coefficients:PointDistribution",
+    "PointLaw": "vbsvm.model.interfaces:PointDistribution",
     "Gates": "vbsvm.model.gates:Gates",
     "GateMap": "vbsvm.model.gates:GateMap",
     "LaplaceZeroLaw": "vbsvm.model.priors.laplace_zero:LaplaceZeroDistribution",
@@ -84,7 +84,7 @@ MODELS = CHAINS | {
     "Plan": "vbsvm.design.columns:Plan",
     "FactorPlan": "vbsvm.design.columns:FactorPlan",
     "Recipe": "vbsvm.design.scaling:Recipe",
-    "Levels": "vbsvm.design.levels:Levels",
+    "Levels": "vbsvm.design.columns:Levels",
     "Spline": "vbsvm.design.curves:Spline",
     "Parts": "vbsvm.design.formula.syntax:FormulaParts",
     "SplineTerm": "vbsvm.design.formula.syntax:SplineTerm",
@@ -96,7 +96,7 @@ MODELS = CHAINS | {
     "NormalScale": "vbsvm.design.curves:NormalScale",
     "JointNormal": "vbsvm.base.distributions:JointNormal",
     "Reader": "vbsvm.design.formula.reader:FORM",
-    "Facts": "vbsvm.results.data_summary:Facts",
+    "Facts": "vbsvm.results.history:Facts",
     "Calibration": "vbsvm.results.calibration:Calibration",
 }
 # Classes in a cache of encoded rows.

@@ -14,7 +14,7 @@ from vbsvm.api.data.table_reader import RawTable
 from vbsvm.api.missing_values import EncodedRows
 from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
-from vbsvm.design.levels import UNSEEN
+from vbsvm.design.columns import UNSEEN
 from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.design.values import renumbered
 from vbsvm.missing.categories import CategorySums

@@ -8,7 +8,7 @@ import numpy as np
 
 from vbsvm.api.data.partitions import EncodedData, Encoder, LabelledRows, Partition, Partitions, Reader
 from vbsvm.api.data.table_reader import RawTable
-from vbsvm.base.progress import SharedLine
+from vbsvm.base.printing import SharedLine
 from vbsvm.base.settings import log
 from vbsvm.design.values import did_you_mean, join_names
 from vbsvm.sources.files import Files, FileTable

@@ -16,8 +16,8 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from vbsvm.design import one_hot, values
+from vbsvm.design.columns import group_labels
 from vbsvm.design.frames import check_collected, check_unique
-from vbsvm.design.levels import group_labels
 from vbsvm.design.scaling import canonical_csr
 from vbsvm.design.values import did_you_mean, join_names, unicode_variant
 from vbsvm.sources.cluster import check_in_memory

@@ -27,7 +27,7 @@ from vbsvm.missing.categories import LevelCounts
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.row_pass import add_optional
 from vbsvm.model.spec import Block
-from vbsvm.sources.block_source import Pages
+from vbsvm.sources.rows import Pages
 
 if TYPE_CHECKING:
     from vbsvm.api.data.formula_reader import FormulaEncoder, FormulaReader

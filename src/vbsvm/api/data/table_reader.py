@@ -15,8 +15,7 @@ from vbsvm.api.data.partitions import Design, LabelledRows, Partition, RowCounts
 from vbsvm.api.missing_values import InputTerms
 from vbsvm.api.priors import INTERCEPT_PRIOR, intercepts_prior
 from vbsvm.base.arrays import Array
-from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, Plan
-from vbsvm.design.levels import LabelSummary, Levels
+from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, LabelSummary, Levels, Plan
 from vbsvm.design.scaling import ColumnSummary, sparse_summary, with_common_scale
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.priors import Prior

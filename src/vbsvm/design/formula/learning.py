@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, Plan
+from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, Levels, Plan
 from vbsvm.design.curves import NONE, Spline
 from vbsvm.design.formula.expansion import Categories, ColumnSampler, DrawnColumns
 from vbsvm.design.formula.matrix import Matrix
@@ -36,7 +36,6 @@ from vbsvm.design.formula.reader import (
 )
 from vbsvm.design.formula.sandbox import FormulaError
 from vbsvm.design.formula.syntax import FormulaParts, GroupTerm, SplineTerm
-from vbsvm.design.levels import Levels
 from vbsvm.design.scaling import Recipe
 
 if TYPE_CHECKING:

@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
 from vbsvm.design.candidates import Candidates
-from vbsvm.design.columns import Encoded, Plan
+from vbsvm.design.columns import Encoded, Plan, group_labels
 from vbsvm.design.curves import Spline
 from vbsvm.design.formula import syntax
 from vbsvm.design.formula.expansion import Categories, DrawnColumns, Draws
 from vbsvm.design.formula.matrix import Matrix
 from vbsvm.design.formula.missing_inputs import Linear, missing_masks
 from vbsvm.design.formula.syntax import FormulaParts, GroupTerm, SplineTerm
-from vbsvm.design.levels import group_labels
 from vbsvm.design.scaling import Recipe
 from vbsvm.storage.codec import Form, check_types
 

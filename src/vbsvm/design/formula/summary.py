@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
+from vbsvm.design.columns import MAX_CLASSES, LabelSummary, LevelSummary, group_labels
 from vbsvm.design.curves import Spline
 from vbsvm.design.formula import learning
 from vbsvm.design.formula.learning import LearnedBefore
@@ -23,7 +24,6 @@ from vbsvm.design.formula.reader import Reader
 from vbsvm.design.formula.sandbox import FormulaError
 from vbsvm.design.formula.syntax import FormulaParts
 from vbsvm.design.formula.terms import parse_terms
-from vbsvm.design.levels import MAX_CLASSES, LabelSummary, LevelSummary, group_labels
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,14 +15,12 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import InverseGamma, Point
-from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.update_mode import mean_field
-from vbsvm.inference.covariance.dual_response import dual_response
 from vbsvm.inference.covariance.linear_response import NoMaximumError, Response, dense_response
-from vbsvm.inference.covariance.map_response import effective_mean, response_of_map
+from vbsvm.inference.covariance.map_response import dual_response, effective_mean, response_of_map
 from vbsvm.inference.covariance.sandwich import Units, sandwich_of_groups, sandwich_of_rows
 from vbsvm.inference.loop import Status
 from vbsvm.inference.variational import Variational

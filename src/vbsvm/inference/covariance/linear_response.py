@@ -2,7 +2,7 @@
 
 The derivatives of E[θ] and E[log σ²] in t are covariances that mean field, which cuts dependence between coefficients,
 scales and latent variables, does not see (Giordano, Broderick & Jordan 2018). Here for complete rows without gates in
-the dense layout; ``dual_response`` has the dual one, and ``tilted_map`` every other model.
+the dense layout; ``map_response`` has the dual one and every other model.
 
 Of ℓ(f, v) of each row only second derivatives enter. With K = CΣCᵀ, a change of a row's q = ℓ_fv df + ℓ_vv dv changes
 the variances by dv = 2(K∘K)q + Σ ω_b n_b, where −ω_b is the change of the block's expected precision τ_b and n_b is
@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import polygamma
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.distributions import InverseGamma
-from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.model.interfaces import Gram, Rows
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.row_pass import Part, Source

@@ -11,8 +11,7 @@ from typing import Any, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base.arrays import Array
-from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.model.interfaces import Gram, Rows
 from vbsvm.model.layouts.arrow_rows import ArrowRows
 from vbsvm.model.layouts.dense import DenseGram

@@ -13,9 +13,8 @@ import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
-from vbsvm.model.coefficients import PointDistribution, SecondMoments
 from vbsvm.model.gates import DenseScan, Gates, GateScan
-from vbsvm.model.interfaces import Precision
+from vbsvm.model.interfaces import PointDistribution, Precision, SecondMoments
 from vbsvm.model.layouts.dense import LOG_2PI, DenseGaussian, DenseGram, packed_triangles, unpacked_triangles
 from vbsvm.model.layouts.grouping import ArrowCoefficients, ByGroup, LevelMoments, by_group
 

@@ -16,9 +16,8 @@ from scipy.linalg import get_lapack_funcs
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
-from vbsvm.model.coefficients import PointDistribution, SecondMoments
 from vbsvm.model.gates import DenseScan, Gates, GateScan
-from vbsvm.model.interfaces import CoefficientDistribution, Effects, Precision
+from vbsvm.model.interfaces import CoefficientDistribution, Effects, PointDistribution, Precision, SecondMoments
 from vbsvm.model.matrices import DenseMatrix, DesignMatrix, SparseMatrix
 
 LOG_2PI = math.log(2 * math.pi)

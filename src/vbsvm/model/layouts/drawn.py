@@ -16,12 +16,10 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, sum_terms
 from vbsvm.base.cached import cached_property
-from vbsvm.base.row_sums import sum_terms
-from vbsvm.model.coefficients import PointDistribution, SecondMoments
 from vbsvm.model.gates import Gates, GateScan
-from vbsvm.model.interfaces import Effects, Precision, Rows
+from vbsvm.model.interfaces import Effects, PointDistribution, Precision, Rows, SecondMoments
 from vbsvm.model.layouts.dense import MatrixRows
 
 # Number of draws in the steps of a fit, whose errors partly cancel over rows, and for standard errors. The relative

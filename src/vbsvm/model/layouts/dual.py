@@ -13,9 +13,8 @@ from scipy.linalg import solve_triangular
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
-from vbsvm.model.coefficients import PointDistribution, SecondMoments
 from vbsvm.model.gates import DenseScan, Gates, GateScan
-from vbsvm.model.interfaces import Effects, Precision
+from vbsvm.model.interfaces import Effects, PointDistribution, Precision, SecondMoments
 from vbsvm.model.layouts.dense import LOG_2PI, DenseRows
 from vbsvm.model.layouts.dual_parts import DualParts, SparseDesign, WideDesign, as_array
 

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs, solve_triangular
 from scipy.sparse import csr_array
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.cached import cached_property
-from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.model.layouts.dense import MAX_CELLS
 from vbsvm.model.matrices import SparseMatrix
 

@@ -13,9 +13,8 @@ from scipy.special import expit
 
 from vbsvm.base.arrays import Array, inverse
 from vbsvm.base.cached import cached_property
-from vbsvm.model.coefficients import SecondMoments
 from vbsvm.model.gates import Gates
-from vbsvm.model.interfaces import CoefficientDistribution, Effects, Precision
+from vbsvm.model.interfaces import CoefficientDistribution, Effects, Precision, SecondMoments
 from vbsvm.model.layouts.dense import LOG_2PI, DenseGram, DenseRows, with_covariance
 
 # Rounds of coordinate updates on the sums of one pass: they need no data, and are cheap compared with a pass.

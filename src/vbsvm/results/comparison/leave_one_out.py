@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.printing import ReliabilityWarning, warn_user
-from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import check_whole
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.loop import OptimizeResult

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.cached import cached_property
 from vbsvm.base.printing import ReliabilityWarning, warn_user
-from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import check_level
-from vbsvm.design.columns import Encoded
-from vbsvm.design.levels import UNSEEN
+from vbsvm.design.columns import UNSEEN, Encoded
 from vbsvm.results import tables
 from vbsvm.results.covariance import covariance as covariance_of
 from vbsvm.results.effects.averages import LOGITS, LOGS, PLAIN, AverageEstimate, Models, Scale, weights_in_groups
