@@ -18,7 +18,7 @@ from vbsvm.missing.labelled_inputs import few_rows
 from vbsvm.missing.model import MissingState, MissingSums
 from vbsvm.missing.rows import IncompleteRows
 from vbsvm.missing.updates import conditional_means
-from vbsvm.model.coefficients import PointDistribution
+from vbsvm.model.interfaces import PointDistribution
 from vbsvm.model.layouts.dense import LOG_2PI, DenseGaussian, DenseGram, DenseRows
 from vbsvm.model.likelihoods.base import ScaleMixture
 from vbsvm.model.row_pass import RowPass, Stats
@@ -82,24 +82,27 @@ def stats_of_blocks(rows: IncompleteRows, row_pass: RowPass) -> Stats:
     moments, y, s = FixedMoments.of_rows(rows, _inputs(row_pass)), rows.y, rows.weights
     f, v = coefficients.row_moments(moments.filled)
     b, effects = coefficients.mean[rows.inputs.variables], np.zeros_like(moments.values)
-    V, is_point = np.array(np.broadcast_to(v, f.shape)), isinstance(coefficients, PointDistribution)
+    V, covariance = np.array(np.broadcast_to(v, f.shape)), None
+    if isinstance(coefficients, DenseGaussian):
+        covariance = coefficients.covariance
     for which, M, C in moments.blocks:
         effects[np.ix_(which, M)] = C @ b[M]
         V[which] += b[M] @ C @ b[M]
-        if not is_point:
-            V[which] += np.vdot(C, coefficients.covariance[_cells(rows, M)])
+        if covariance is not None:
+            V[which] += np.vdot(C, covariance[_cells(rows, M)])
     terms = likelihood.terms(f, V, y, s, mean_field, "rows", rows.index)
-    gram = moments.filled.gram(terms.w)
+    gram: DenseGram = moments.filled.gram(terms.w)
     for which, M, C in moments.blocks:
         gram.matrix[_cells(rows, M)] += terms.w[which].sum() * C
     curvature: DenseGram | None = gram
     if isinstance(likelihood, ScaleMixture):
         curvature = None
-        if row_pass.with_curvature and not is_point:
+        if row_pass.with_curvature and covariance is not None:
             # With d's distribution fixed, √χ is a norm of (h, C^½b, …); this is φ's second derivative in E[b].
             h = likelihood.kink - y * f
             slack = np.square(h) + V
             derivatives = rows.scaled_and_shifted(moments.values, -y * h, effects)
+            assert isinstance(derivatives, DenseRows)
             curvature = gram - derivatives.gram(-likelihood.elasticity(np.sqrt(slack)) * terms.w / slack)
     row_bound = float(s @ terms.value) + moments.entropy
     constant = float(terms.u @ f) - 0.5 * float(terms.w @ (np.square(f) + V)) - row_bound

@@ -132,17 +132,18 @@ class LabelledInputs(AtRandom):
 
     @property
     def _posterior_mean_by_cholesky(self) -> KnownInputs:
-        """The same, with Cholesky factors instead of three inverses: labels are integrated in by Woodbury's identity."""
+        """The same by Cholesky factors instead of three inverses; labels enter by Woodbury's identity."""
         m, scatter = self.A.shape[1], self.residuals.scale
         cross, of_variables = scatter[:m, m:], scatter[:m, :m]
         inverse_scatter = symmetric_inverse(of_variables)
-        with_prior = of_variables + self.K if self.K.any() else None
-        B = inverse_scatter @ cross if with_prior is None else cho_solve(cho_factor(with_prior, overwrite_a=True), cross)
+        B = inverse_scatter @ cross
+        if self.K.any():
+            B = np.asarray(cho_solve(cho_factor(of_variables + self.K, overwrite_a=True), cross))
         residuals = scatter[m:, m:] - cross.T @ B
         S = 0.5 * (residuals + residuals.T) / (self.total + len(residuals))
         with_labels = B.T @ of_variables / self.residuals.degrees
-        C = np.linalg.solve(S + with_labels @ B, with_labels)
-        precision = self.residuals.degrees * inverse_scatter + B @ np.linalg.solve(S, B.T)
+        C = inverse(S + with_labels @ B) @ with_labels
+        precision = self.residuals.degrees * inverse_scatter + B @ inverse(S) @ B.T
         return KnownInputs(np.vstack([self.A - self.Gamma @ C, C]), precision)
 
     @property
