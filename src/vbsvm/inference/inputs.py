@@ -178,7 +178,13 @@ def _iterate(
     """Iterate from a distribution to a fixed point."""
     fixed_point = FixedPoint[InputDistribution]()
     for _ in range(max_passes):
-        image = model.update(distribution, _sums(spec, source, distribution), mean_field)
+        try:
+            image = model.update(distribution, _sums(spec, source, distribution), mean_field)
+        except np.linalg.LinAlgError:
+            if fixed_point.fallback is None:
+                raise
+            distribution = fixed_point.undo()  # the extrapolated one has no positive covariance
+            continue
         before, after = np.array(distribution.pack()), np.array(image.pack())
         if len(before) != len(after):  # the start has no spread
             distribution = image

@@ -95,8 +95,8 @@ class InputDistribution(Protocol):
         """Distribution of the probit model of being observed, or None if values are missing at random."""
         ...
 
-    def pack(self) -> list[float]:
-        """Return the parameters as unconstrained numbers."""
+    def pack(self) -> list[float] | Array:
+        """Return the parameters as numbers."""
         ...
 
     def unpack(self, numbers: Array) -> Self:

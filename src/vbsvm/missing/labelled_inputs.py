@@ -13,19 +13,20 @@ from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
-from scipy.linalg import cho_solve
+from scipy.linalg import cho_factor, cho_solve, get_lapack_funcs
 from scipy.special import softmax
 
 from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import InverseWishart
-from vbsvm.missing.distributions import AtRandom, InputSums, KnownInputs, matrix_normal, packed, unpacked
+from vbsvm.missing.distributions import AtRandom, FixedInputs, InputSums, KnownInputs, matrix_normal, packed, unpacked
 
 # Grid of the prior expectation of explained over residual variance of the labels. The prior is flat on it, hence in the
 # variance of the slopes: one or two variables are hardly shrunk.
 EXPLAINED = np.geomspace(0.02, 50.0, 18)
 # Prior weight of the labels' scatter, in rows of balanced classes.
 LABEL_ROWS = 1.0
+_potrf, _potri = get_lapack_funcs(("potrf", "potri"), dtype=np.float64)
 # Conditional means do not depend on the scale of the precision; a very large one makes the variance negligible.
 LARGE_PRECISION = 1e12
 
@@ -76,7 +77,7 @@ class LabelledInputs(AtRandom):
         squares = np.block([[sums.squares, sums.linear[z].T], [sums.linear[z], matrix[z, z]]])
         coefficients = np.asarray(cho_solve((root, True), cross))
         scatter = squares - cross.T @ coefficients
-        scatter[:m, :m] += psi * np.eye(m)
+        scatter[np.arange(m), np.arange(m)] += psi
         scatter[m:, m:] += _even_classes(len(squares) - m)
         residuals = InverseWishart(0.5 * (scatter + scatter.T), nu + sums.total - 1)
         K = np.zeros((m, m)) if K is None else K
@@ -103,13 +104,47 @@ class LabelledInputs(AtRandom):
         K = axes @ np.diag(1.0 / regression.averaged - regression.values) @ axes.T
         return replace(self, K=0.5 * (K + K.T))
 
+    @property
+    def has_few_rows(self) -> bool:
+        """Whether predictors outnumber the observations: matrices of predictors then take most of the time."""
+        n_known, m = self.A.shape
+        return self.total < n_known - 1 + m
+
+    @cached_property
+    def log_det(self) -> float:
+        """log|precision|."""
+        return float(np.linalg.slogdet(self.precision)[1])
+
+    @cached_property
+    def weighted_coefficients(self) -> Array:
+        """Coefficients times precision, regressors × variables."""
+        return self.coefficients @ self.precision
+
     @cached_property
     def _posterior_mean(self) -> KnownInputs:
+        if self.has_few_rows:
+            return self._posterior_mean_by_cholesky
         m, scatter = self.A.shape[1], self.residuals.scale
         B = inverse(scatter[:m, :m] + self.K) @ scatter[:m, m:]
         residuals = scatter[m:, m:] - scatter[m:, :m] @ B
         S = 0.5 * (residuals + residuals.T) / (self.total + len(residuals))
         return LabelledParameters(self.A, scatter[:m, :m] / self.residuals.degrees, self.Gamma, B, S).given_labels
+
+    @property
+    def _posterior_mean_by_cholesky(self) -> KnownInputs:
+        """The same by Cholesky factors instead of three inverses; labels enter by Woodbury's identity."""
+        m, scatter = self.A.shape[1], self.residuals.scale
+        cross, of_variables = scatter[:m, m:], scatter[:m, :m]
+        inverse_scatter = symmetric_inverse(of_variables)
+        B = inverse_scatter @ cross
+        if self.K.any():
+            B = np.asarray(cho_solve(cho_factor(of_variables + self.K, overwrite_a=True), cross))
+        residuals = scatter[m:, m:] - cross.T @ B
+        S = 0.5 * (residuals + residuals.T) / (self.total + len(residuals))
+        with_labels = B.T @ of_variables / self.residuals.degrees
+        C = inverse(S + with_labels @ B) @ with_labels
+        precision = self.residuals.degrees * inverse_scatter + B @ inverse(S) @ B.T
+        return KnownInputs(np.vstack([self.A - self.Gamma @ C, C]), precision)
 
     @property
     def coefficients(self) -> Array:
@@ -139,14 +174,39 @@ class LabelledInputs(AtRandom):
         """Draw the parameters and return the distribution of the variables given x̃ and z."""
         return self.draw_parameters(rng).given_labels
 
-    def pack(self) -> list[float]:
-        """Return the coefficients, and the scatter in units of its degrees."""
+    def pack(self) -> "list[float] | Array":
+        """Return the coefficients, and the scatter in units of its degrees: itself where there are few rows."""
+        if self.has_few_rows:
+            scale = self.residuals.scale
+            return np.concatenate([self.A.ravel(), scale[np.tri(len(scale), dtype=bool)] / self.residuals.degrees])
         return packed(self.A, self.residuals)
 
     def unpack(self, numbers: Array) -> "LabelledInputs":
-        """Inverse of ``pack``."""
+        """Inverse of ``pack``; extrapolated numbers may be no valid scatter where there are few rows."""
+        if self.has_few_rows:
+            lower, degrees = np.zeros_like(self.residuals.scale), self.residuals.degrees
+            lower[np.tri(len(lower), dtype=bool)] = numbers[self.A.size :] * degrees
+            scale = lower + np.tril(lower, -1).T
+            return replace(
+                self, A=numbers[: self.A.size].reshape(self.A.shape), residuals=InverseWishart(scale, degrees)
+            )
         A, residuals = unpacked(numbers, self.A, self.residuals)
         return replace(self, A=A, residuals=residuals)
+
+
+def few_rows(distribution: object) -> LabelledInputs | None:
+    """The fixed distribution of predictors that outnumber the observations, or None."""
+    inputs = distribution.inputs if isinstance(distribution, FixedInputs) else None
+    return inputs if isinstance(inputs, LabelledInputs) and inputs.has_few_rows else None
+
+
+def symmetric_inverse(matrix: Array) -> Array:
+    """Inverse of a positive definite matrix, in half the time of a general one; raises if it is not."""
+    factor, info = _potrf(matrix, lower=1)
+    if info != 0:
+        raise np.linalg.LinAlgError("Matrix is not positive definite")
+    lower, _ = _potri(factor, lower=1, overwrite_c=1)
+    return np.tril(lower) + np.tril(lower, -1).T
 
 
 def _even_classes(n: int) -> Array:

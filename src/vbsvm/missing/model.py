@@ -200,9 +200,12 @@ def _bound_at_parameters(distribution: LabelledInputs, sums: InputSums) -> float
     """E log p(predictors) at known parameters."""
     assert sums.regressors is not None
     A, P = distribution.coefficients, distribution.precision
+    log_det = distribution.log_det - len(P) * math.log(2 * math.pi)
+    if distribution.has_few_rows:
+        of_mean = np.vdot(distribution.weighted_coefficients, sums.regressors.matrix @ A - 2.0 * sums.linear)
+        return 0.5 * (sums.total * log_det - float(np.vdot(P, sums.squares)) - float(of_mean))
     cross = A.T @ sums.linear
     scatter = sums.squares - cross - cross.T + A.T @ sums.regressors.matrix @ A
-    log_det = float(np.linalg.slogdet(P)[1]) - len(P) * math.log(2 * math.pi)
     return 0.5 * (sums.total * log_det - float(np.vdot(P, scatter)))
 
 

@@ -1,4 +1,9 @@
-"""Incomplete rows of a block in a pass: their sums, and their scores at a point."""
+"""Incomplete rows of a block in a pass: their sums, and their scores at a point.
+
+Where predictors outnumber the observations and their distribution is fixed, the moments of the missing values are
+computed once, and their covariances enter matrices as blocks of the missing variables: outer products of all predictors
+would take most of the time of a fit.
+"""
 
 from dataclasses import dataclass, replace
 from typing import final
@@ -7,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.update_mode import UpdateMode, starts_new_draws
+from vbsvm.base.update_mode import UpdateMode, mean_field, starts_new_draws
 from vbsvm.design.candidates import Candidates
 from vbsvm.missing.categories import LevelDistributions
-from vbsvm.missing.distributions import InputDistribution
+from vbsvm.missing.distributions import InputDistribution, InputSums
+from vbsvm.missing.labelled_inputs import few_rows
 from vbsvm.missing.model import FIXED_SWEEPS, MissingState, MissingSums
 from vbsvm.missing.rows import IncompleteRows
 from vbsvm.missing.updates import (
@@ -23,6 +29,7 @@ from vbsvm.missing.updates import (
     moment_sums,
 )
 from vbsvm.model.interfaces import EffectiveCoefficients, Gram, LabelledRows, MissingDistributions, PointDistribution
+from vbsvm.model.layouts.dense import LOG_2PI, DenseGaussian, DenseGram, DenseRows
 from vbsvm.model.likelihoods.base import ScaleMixture
 from vbsvm.model.row_pass import CompleteRows, RowInfluence, RowPass, Stats
 
@@ -41,6 +48,8 @@ class IncompletePart:
     def stats(self, row_pass: RowPass, candidates: WeightedCandidates | None = None) -> Stats:
         """G = Σ w (c̃c̃ᵀ + S), r = Σ u c̃, and the sums of the inputs; under an exact bound, without latent scales."""
         with np.errstate(all="ignore"):
+            if candidates is None and has_fixed_blocks(self.rows, row_pass):
+                return stats_of_blocks(self.rows, row_pass)
             if isinstance(row_pass.likelihood, ScaleMixture):
                 return self._augmented(row_pass, row_pass.likelihood, candidates)
             if self.rows.adapt:
@@ -188,6 +197,97 @@ class CandidatePart:
     def n_misclassified(self, theta: Array, missing: MissingDistributions | None) -> int:
         """Number of misclassified candidates."""
         return self.part.n_misclassified(theta, missing)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class FixedMoments:
+    """Moments of the missing values of a block under a fixed distribution of the predictors.
+
+    ``blocks`` has for each pattern its rows, its variables, and their covariance given the observed ones.
+    """
+
+    distribution: InputDistribution
+    values: Array
+    filled: DenseRows
+    blocks: list[tuple[NDArray[np.intp], NDArray[np.intp], Array]]
+    entropy: float
+    sums: InputSums
+
+    @staticmethod
+    def of_rows(rows: IncompleteRows, distribution: InputDistribution) -> "FixedMoments":
+        """The moments, computed at the first call and cached as long as the distribution is the same."""
+        cached = rows.cache.get("moments")
+        if isinstance(cached, FixedMoments) and cached.distribution is distribution:
+            return cached
+        values, s = conditional_means(rows, distribution), rows.weights
+        blocks, entropy, filled = [], 0.0, rows.filled(values)
+        assert isinstance(filled, DenseRows)
+        inputs = rows.known + values
+        squares = inputs.T @ (s[:, None] * inputs)
+        for group in rows.groups:
+            for k, (M, C) in enumerate(zip(group.patterns, group.covariances(distribution.precision), strict=True)):
+                which = group.rows[group.pattern_of == k]
+                total = float(s[which].sum())
+                squares[np.ix_(M, M)] += total * C
+                entropy += 0.5 * total * (len(M) * (1 + LOG_2PI) + float(np.linalg.slogdet(C)[1]))
+                blocks.append((which, M, C))
+        sums = InputSums(rows.regressors.T @ (s[:, None] * inputs), squares)
+        rows.cache["moments"] = FixedMoments(distribution, values, filled, blocks, entropy, sums)
+        return rows.cache["moments"]
+
+
+def has_fixed_blocks(rows: IncompleteRows, row_pass: RowPass) -> bool:
+    """Whether predictors outnumber the observations, their distribution is fixed, and coefficients are dense."""
+    coefficients = row_pass.coefficients
+    if row_pass.mode is not mean_field or not isinstance(coefficients, DenseGaussian | PointDistribution):
+        return False
+    plain = not rows.adapt and not len(rows.inputs.derived) and len(coefficients.mean) == rows.design.shape[1]
+    return plain and few_rows(_inputs(row_pass.missing)) is not None
+
+
+def stats_of_blocks(rows: IncompleteRows, row_pass: RowPass) -> Stats:
+    """Sums of a pass under any bound, as in ``updates``: G = Σ w (ccᵀ + LCLᵀ) and r = Σ u c.
+
+    The score of a row has the variance V = cᵀΣc + tr(C E[bbᵀ]), where b are the coefficients of its missing values d.
+    """
+    coefficients, likelihood = row_pass.coefficients, row_pass.likelihood
+    assert isinstance(coefficients, DenseGaussian | PointDistribution)
+    moments, y, s = FixedMoments.of_rows(rows, _inputs(row_pass.missing)), rows.y, rows.weights
+    f, v = coefficients.row_moments(moments.filled)
+    b, effects = coefficients.mean[rows.inputs.variables], np.zeros_like(moments.values)
+    V, covariance = np.array(np.broadcast_to(v, f.shape)), None
+    if isinstance(coefficients, DenseGaussian):
+        covariance = coefficients.covariance
+    for which, M, C in moments.blocks:
+        effects[np.ix_(which, M)] = C @ b[M]
+        V[which] += b[M] @ C @ b[M]
+        if covariance is not None:
+            V[which] += np.vdot(C, covariance[_cells(rows, M)])
+    terms = likelihood.terms(f, V, y, s, mean_field, "rows", rows.index)
+    gram: DenseGram = moments.filled.gram(terms.w)
+    for which, M, C in moments.blocks:
+        gram.matrix[_cells(rows, M)] += terms.w[which].sum() * C
+    curvature: DenseGram | None = gram
+    if isinstance(likelihood, ScaleMixture):
+        curvature = None
+        if row_pass.with_curvature and covariance is not None:
+            # With d's distribution fixed, √χ is a norm of (h, C^½b, …); this is φ's second derivative in E[b].
+            h = likelihood.kink - y * f
+            slack = np.square(h) + V
+            derivatives = rows.scaled_and_shifted(moments.values, -y * h, effects)
+            assert isinstance(derivatives, DenseRows)
+            curvature = gram - derivatives.gram(-likelihood.elasticity(np.sqrt(slack)) * terms.w / slack)
+    row_bound = float(s @ terms.value) + moments.entropy
+    constant = float(terms.u @ f) - 0.5 * float(terms.w @ (np.square(f) + V)) - row_bound
+    cross = moments.filled.cross(terms.u)
+    return Stats(gram, cross, row_bound, constant, curvature, MissingSums(moments.sums))
+
+
+def _cells(rows: IncompleteRows, M: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The block of these variables in a matrix of design columns."""
+    columns = rows.inputs.variables[M]
+    return columns[:, None], columns
 
 
 def _inputs(missing: MissingDistributions | None) -> InputDistribution:

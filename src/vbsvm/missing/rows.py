@@ -5,8 +5,8 @@ they feed. An input feeds its own column; in a formula it may feed others too, s
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import final
+from dataclasses import dataclass, field
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -153,6 +153,7 @@ class IncompleteRows:
     shift: Array
     auxiliary: Array
     adapt: bool
+    cache: dict[str, Any] = field(default_factory=dict)  # moments under the last fixed distribution
 
     @cached_property
     def missing(self) -> NDArray[np.bool_]:
