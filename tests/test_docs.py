@@ -32,6 +32,42 @@ def test_code_on_the_page_runs(page, tmp_path):
         subprocess.run(command, check=True, capture_output=True, cwd=tmp_path)
 
 
+MOVING = [page for page in PAGES if page.startswith("docs/from-")]
+
+
+def shown_output(page):
+    """Blocks of Python on a page that are followed by their output, and these outputs."""
+    return re.findall(r"^```python\n(.*?)```\n\n```text\n(.*?)```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+
+
+def same(shown, printed):
+    """Whether two words are equal, or numbers that differ in the last digit at most."""
+    try:
+        return float(shown) == pytest.approx(float(printed), rel=0.02, abs=0.002)
+    except ValueError:
+        return shown == printed
+
+
+@pytest.mark.parametrize("page", MOVING)
+def test_pages_on_moving_compare_and_show_what_their_code_prints(page, tmp_path):
+    text = (ROOT / page).read_text()
+    assert len(text.splitlines()) <= 150
+    assert re.search(r"^\| there \| here \|$", text, re.MULTILINE)
+    assert shown_output(page)
+    for block, shown in shown_output(page):
+        command = [sys.executable, "-W", "error", "-c", f"{LET_PASS}\n{block}"]
+        printed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path).stdout.split()
+        assert [word for word, other in zip(shown.split(), printed, strict=True) if not same(word, other)] == []
+
+
+def test_another_output_is_seen():
+    assert same("0.161", "0.161")
+    assert same("-0.336", "-0.335")
+    assert not same("0.161", "0.171")
+    assert not same("visit", "treatment")
+    assert len(MOVING) == 4
+
+
 def test_pages_have_code():
     assert {"README.md", "docs/index.md", "docs/formulas.md"} <= set(WITH_CODE)
     assert len(WITH_CODE) > 15
