@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
-from typing import Any, TypeVar, final
+from operator import attrgetter, methodcaller
+from typing import Any, Final, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,10 +44,6 @@ class WorkerPart:
             missing_inputs=incomplete,
         )
 
-    def answer(self, function: Callable[[Memory], T]) -> T:
-        """Return function(rows)."""
-        return function(self.memory)
-
     def __sizeof__(self) -> int:
         """Size in bytes, by which the scheduler decides on transfers."""
         arrays = self.memory.X, self.memory.y, self.memory.weights
@@ -77,25 +74,17 @@ class Distributed:
     parts: tuple[Any, ...]
     template: Memory
     n_rows: int
+    rows_resident: Final = False  # each pass is a network round trip
+    drawn_covariance: Final = False
 
     @staticmethod
     def from_memories(cluster: Cluster, memories: Sequence[Any], template: Memory) -> "Distributed":
         """Number the blocks of the futures of ``Memory`` consecutively, and drop those without rows."""
-        sizes = cluster.gather(cluster.map(_size, memories))
+        sizes = cluster.gather(cluster.map(attrgetter("n_rows", "n_blocks"), memories))
         nonempty = [k for k, (n_rows, _) in enumerate(sizes) if n_rows]
         firsts = list(accumulate((sizes[k][1] for k in nonempty[:-1]), initial=0))
         parts = cluster.map(_worker_part, [memories[k] for k in nonempty], firsts)
         return Distributed(cluster, tuple(parts), template, sum(n_rows for n_rows, _ in sizes))
-
-    @property
-    def rows_resident(self) -> bool:
-        """False: each pass is a network round trip."""
-        return False
-
-    @property
-    def drawn_covariance(self) -> bool:
-        """False: the covariance is computed."""
-        return False
 
     def sample(self, n_rows: int) -> None:
         """None: rows are remote."""
@@ -132,15 +121,15 @@ class Distributed:
 
     def sum_stats(self, row_pass: RowPass) -> Stats:
         """Sum the statistics of all rows: the only pass over the data in a sweep."""
-        return self.sum_over_memories(partial(_stats, row_pass))
+        return self.sum_over_memories(methodcaller("sum_stats", row_pass))
 
     def sum_parts(self, kernel: Callable[[Part], T], *, memory_bound: bool = False) -> T:
         """Sum anything that adds over the parts of all blocks."""
-        return self.sum_over_memories(partial(_sum_parts, kernel, memory_bound))
+        return self.sum_over_memories(methodcaller("sum_parts", kernel, memory_bound=memory_bound))
 
     def input_sums(self, distribution: InputDistribution) -> InputSums:
         """Sums of the predictors, with missing values at this distribution."""
-        return self.sum_over_memories(partial(_input_sums, distribution))
+        return self.sum_over_memories(methodcaller("input_sums", distribution))
 
     def second_moments(self) -> Array:
         """Σ s [1; d][1; d]ᵀ of all predictors, without missing values."""
@@ -155,10 +144,6 @@ def _replicated(part: WorkerPart) -> Memory:
     return part.memory.replicated()
 
 
-def _size(memory: Memory) -> tuple[int, int]:
-    return memory.n_rows, memory.n_blocks
-
-
 def _worker_part(memory: Memory, first_block: int) -> WorkerPart:
     """A part with its first block number; counts of observed levels go to the first part alone."""
     counts = memory.known_levels
@@ -168,19 +153,7 @@ def _worker_part(memory: Memory, first_block: int) -> WorkerPart:
 
 
 def _call(function: Callable[[Memory], T], part: WorkerPart) -> T:
-    return part.answer(function)
-
-
-def _stats(row_pass: RowPass, memory: Memory) -> Stats:
-    return memory.sum_stats(row_pass)
-
-
-def _input_sums(distribution: InputDistribution, memory: Memory) -> InputSums:
-    return memory.input_sums(distribution)
-
-
-def _sum_parts(kernel: Callable[[Part], T], memory_bound: bool, memory: Memory) -> T:
-    return memory.sum_parts(kernel, memory_bound=memory_bound)
+    return function(part.memory)
 
 
 InMemory = Memory | Sparse

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any, TypeVar, final
 
 import numpy as np
@@ -20,7 +22,17 @@ from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.drawn import DrawnRows
 from vbsvm.model.matrices import StandardisedMatrix
 from vbsvm.model.row_pass import CompleteRows
-from vbsvm.sources.rows import EXTRA_ROW_BYTES, BlockSource, Grouping, MissingInputs, Pages, Patterns, RowBuilder, runs
+from vbsvm.sources.rows import (
+    EXTRA_ROW_BYTES,
+    BlockSource,
+    CompleteBlock,
+    Grouping,
+    MissingInputs,
+    Pages,
+    Patterns,
+    RowBuilder,
+    runs,
+)
 
 T = TypeVar("T", bound=Addable)
 
@@ -67,13 +79,9 @@ class Memory(BlockSource):
         """Number of rows of positive weight."""
         return sum(int(np.count_nonzero(self.weights[where])) for where in self.observation_runs())
 
-    def runs(self) -> Iterator[slice]:
-        """Consecutive slices of the rows, for row-by-row counts."""
-        return runs(len(self.X), self.pages)
-
     def observation_runs(self) -> Iterator[Any]:
         """Consecutive slices of the observations: the first candidate of each row, or all rows."""
-        for where in self.runs():
+        for where in runs(len(self.X), self.pages):
             yield where if self.candidates is None else self.candidates.first_candidates_in(where)
 
     @property
@@ -105,23 +113,21 @@ class Memory(BlockSource):
         """Apply ``function`` to this table: the sum over all tables that hold the rows."""
         return function(self)
 
-    def encoder(self) -> "Callable[[int], _Block | _PlainBlock]":
+    def encoder(self) -> "Callable[[int], _Block | CompleteBlock]":
         """Return a function that encodes block k, into work space shared by its blocks."""
-        if self.drawn_covariance:
-            return lambda index: self._drawn_block
+        n_rows, pages = len(self.X), self.pages
         if self.n_blocks == 1:
-            return lambda index: self._encoder(len(self.X))(0, slice(0, len(self.X)))
-        if self.pages is None and self.plain and self.weights.all():
-            return self._plain_blocks.__getitem__
-        size, n_rows = self._block_rows(), len(self.X)
+            return lambda index: self._encoder(n_rows)(0, slice(0, n_rows))
+        size = self._block_rows()
         encode = self._encoder(size + self._max_candidates)
+        n_bytes = size * (self.X.itemsize * self.X.shape[1] + EXTRA_ROW_BYTES)
 
-        def block_of(index: int) -> _Block | _PlainBlock:
+        def block_of(index: int) -> _Block | CompleteBlock:
+            if pages is not None:
+                pages.count_bytes(n_bytes)
             return encode(index, self._aligned(slice(index * size, min((index + 1) * size, n_rows))))
 
-        if self.pages is None:
-            return block_of
-        return self.pages.counting_reads(block_of, size * (self.X.itemsize * self.X.shape[1] + EXTRA_ROW_BYTES))
+        return block_of
 
     @cached_property
     def plain(self) -> bool:
@@ -137,7 +143,7 @@ class Memory(BlockSource):
         if self.candidates is None:
             return 0
         largest, last = 0, 0
-        for where in self.runs():
+        for where in runs(len(self.X), self.pages):
             firsts = np.r_[last, self.candidates.first_candidates_in(where), where.stop]
             largest, last = max(largest, int(np.diff(firsts).max())), int(firsts[-2])
         return largest
@@ -155,9 +161,9 @@ class Memory(BlockSource):
 
         return slice(first(where.start), first(where.stop))
 
-    def _encoder(self, size: int) -> "Callable[[int, slice], _Block | _PlainBlock]":
+    def _encoder(self, size: int) -> "Callable[[int, slice], _Block | CompleteBlock]":
         """Return a function that encodes a block of rows into its own work space."""
-        if self.plain:
+        if self.plain or self.drawn_covariance:
             return self._plain_block
         design = self.recipe.work_space(size)
 
@@ -182,25 +188,12 @@ class Memory(BlockSource):
 
         return block_of
 
-    @cached_property
-    def _plain_blocks(self) -> "list[_PlainBlock]":
-        """Implicitly standardised blocks: views of X, as all weights are positive."""
-        size, n_rows = self._block_rows(), len(self.X)
-        return [
-            self._plain_block(index, slice(begin, min(begin + size, n_rows)))
-            for index, begin in enumerate(range(0, n_rows, size))
-        ]
-
-    def _plain_block(self, index: int, where: slice) -> "_PlainBlock":
+    def _plain_block(self, index: int, where: slice) -> CompleteBlock:
+        """Rows that are standardised implicitly: views of X where all weights are positive."""
         raw, weights, selected = weighted_rows(self.X, self.weights, where)
         matrix = StandardisedMatrix(raw, self.recipe.centre, self.recipe.scale, self.recipe.intercept)
-        return _PlainBlock(DenseRows(self.first_block + index, matrix, self.y[where][selected], weights))
-
-    @cached_property
-    def _drawn_block(self) -> "_PlainBlock":
-        """All rows as one implicitly standardised block, for a covariance from random draws."""
-        dense = self._plain_block(0, slice(0, len(self.X))).rows
-        return _PlainBlock(DrawnRows(dense.index, dense.matrix, dense.y, dense.weights))
+        layout = DrawnRows if self.drawn_covariance else DenseRows
+        return CompleteBlock(layout(self.first_block + index, matrix, self.y[where][selected], weights), matrix)
 
     @cached_property
     def patterns(self) -> dict[int, Patterns]:
@@ -270,32 +263,6 @@ class Memory(BlockSource):
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
-class _PlainBlock:
-    """A block of complete, implicitly standardised rows."""
-
-    rows: DenseRows | DrawnRows
-
-    def sum(self, kernel: Callable[[Any], Any]) -> Any:
-        """Return kernel(rows)."""
-        return kernel(CompleteRows(self.rows))
-
-    def constant_sums(self) -> InputSums:
-        """Not supported: complete rows only."""
-        raise NotImplementedError
-
-    def input_sums(self, distribution: InputDistribution) -> InputSums:
-        """Not supported: complete rows only."""
-        raise NotImplementedError
-
-    def second_moments(self) -> Array:
-        """Σ s [1; c][1; c]ᵀ over the rows."""
-        matrix = self.rows.matrix
-        assert isinstance(matrix, StandardisedMatrix)
-        return replace(matrix, intercept=True).sandwich(self.rows.weights)
-
-
-@final
 @dataclass(frozen=True, eq=False)
 class _Block:
     """A block of encoded rows, as complete rows and rows with missing values."""
@@ -306,20 +273,17 @@ class _Block:
 
     def sum(self, kernel: Callable[[Any], Any]) -> Any:
         """Sum the kernel over complete rows and rows with missing values."""
-        parts = self._parts
-        return kernel(parts[0]) if len(parts) == 1 else kernel(parts[0]) + kernel(parts[1])
+        return reduce(add, map(kernel, self._parts))
 
     @cached_property
-    def _parts(self) -> tuple[Any, ...]:
-        if self.source.missing_inputs is None:
-            return (self._part(slice(None), self.rows.all_rows()),)
-        return tuple(self._part(which, rows) for which, rows in self.rows.parts(self._patterns))
-
-    def _part(self, which: Any, rows: Any) -> Any:
-        """The part of a pass for these rows."""
-        row_index = None if isinstance(which, slice) else which
-        part = IncompletePart(rows, row_index) if isinstance(rows, IncompleteRows) else CompleteRows(rows, row_index)
-        return part if self.candidates is None else CandidatePart(part, self.candidates.take(which))
+    def _parts(self) -> list[Any]:
+        whole = self.rows.missing_inputs is None
+        parts: list[Any] = []
+        for which, rows in [(None, self.rows.all_rows())] if whole else self.rows.parts(self._patterns):
+            part = IncompletePart(rows, which) if isinstance(rows, IncompleteRows) else CompleteRows(rows, which)
+            candidates = self.candidates if which is None or self.candidates is None else self.candidates.take(which)
+            parts.append(part if candidates is None else CandidatePart(part, candidates))
+        return parts
 
     @property
     def _patterns(self) -> Patterns:
@@ -332,35 +296,30 @@ class _Block:
         return cached[self.rows.index]
 
     def second_moments(self) -> Array:
-        """Σ s [1; c][1; c]ᵀ without the design's own intercept."""
-        proportions = 1.0 if self.candidates is None else self.candidates.prior_probabilities
-        return second_moments(self.rows.design, proportions * self.rows.weights, self.source.recipe.intercept)
+        """Σ s [1; c][1; c]ᵀ, with an intercept added if the design has none."""
+        design = self.rows.design
+        x = design if self.source.recipe.intercept else np.column_stack([np.ones(len(design)), design])
+        return x.T @ (self._prior_weights[:, None] * x)
+
+    @property
+    def _prior_weights(self) -> Array:
+        """Weights of the rows, divided among candidates by their fixed probabilities."""
+        weights = self.rows.weights
+        return weights if self.candidates is None else weights * self.candidates.prior_probabilities
 
     def input_sums(self, distribution: InputDistribution) -> InputSums:
         """Σ s x̃E[d]ᵀ and Σ s E[ddᵀ] over the incomplete rows."""
         for part in self._parts:
             if isinstance(part.rows, IncompleteRows):
-                weights = part.rows.weights
-                if isinstance(part, CandidatePart):
-                    weights = weights * part.candidates.prior_probabilities
-                return expected_sums(part.rows, weights, distribution)
+                return expected_sums(part.rows, self._prior_weights[self._patterns.incomplete], distribution)
         shape = distribution.coefficients.shape
         return InputSums(np.zeros(shape), np.zeros((shape[1], shape[1])))
 
     def constant_sums(self) -> InputSums:
         """Σ s x̃x̃ᵀ over all rows; Σ s x̃dᵀ and Σ s ddᵀ over the complete ones."""
-        assert self.source.missing_inputs is not None
         assert self.rows.missing_inputs is not None
-        inputs, design, weights = self.source.missing_inputs.inputs, self.rows.design, self.rows.weights
+        inputs, design, weights = self.rows.missing_inputs.inputs, self.rows.design, self._prior_weights
         x, complete = inputs.regressors(design, self.rows.missing_inputs.auxiliary), ~self._patterns.incomplete
-        if self.candidates is not None:
-            weights = weights * self.candidates.prior_probabilities
         d, s = design[complete][:, inputs.variables], weights[complete, None]
         gram = x.T @ (weights[:, None] * x)
         return InputSums(x[complete].T @ (s * d), d.T @ (s * d), float(weights.sum()), Regressors(gram))
-
-
-def second_moments(design: Array, weights: Array, intercept: bool) -> Array:
-    """Σ s [1; c][1; c]ᵀ over rows of the design without its own intercept."""
-    x = design if intercept else np.column_stack([np.ones(len(design)), design])
-    return x.T @ (weights[:, None] * x)

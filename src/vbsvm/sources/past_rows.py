@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeVar, final
+from typing import Any, Final, Self, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,6 +106,8 @@ class NewAndPastRows:
 
     rows: Memory
     past: PastRows
+    rows_resident: Final = False  # past rows are gone
+    drawn_covariance: Final = False
 
     @property
     def n_rows(self) -> int:
@@ -116,16 +118,6 @@ class NewAndPastRows:
     def n_core(self) -> int:
         """Number of coefficients with a full covariance: all."""
         return self.rows.n_core
-
-    @property
-    def rows_resident(self) -> bool:
-        """False: past rows are gone."""
-        return False
-
-    @property
-    def drawn_covariance(self) -> bool:
-        """False: the covariance is computed."""
-        return False
 
     def sample(self, n_rows: int) -> None:
         """None: past rows are gone."""

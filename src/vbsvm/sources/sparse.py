@@ -11,15 +11,12 @@ from scipy.sparse import csr_array, hstack
 from vbsvm.base.arrays import Array, block_rows
 from vbsvm.base.cached import cached_property
 from vbsvm.design.scaling import FAR, Recipe, positive_weight_rows
-from vbsvm.missing.categories import LevelCounts
-from vbsvm.missing.distributions import InputDistribution, InputSums
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.drawn import DrawnRows
 from vbsvm.model.layouts.dual import DualRows
 from vbsvm.model.layouts.dual_parts import SparseDesign
 from vbsvm.model.matrices import SparseMatrix, n_pairs
-from vbsvm.model.row_pass import CompleteRows
-from vbsvm.sources.rows import BlockSource, runs
+from vbsvm.sources.rows import BlockSource, CompleteBlock, runs
 
 T = TypeVar("T")
 
@@ -153,60 +150,17 @@ class Sparse(BlockSource):
         """Number of row blocks."""
         return 1 if self.wide or self.drawn_covariance else max(1, -(-self.n_rows // self.table.size))
 
-    @property
-    def may_miss_inputs(self) -> bool:
-        """False: not supported."""
-        return False
-
-    @property
-    def level_counts(self) -> LevelCounts | None:
-        """None: not supported."""
-        return None
-
-    @cached_property
-    def _positive_weight(self) -> tuple[Array, Array]:
-        """Labels and weights of the rows of positive weight."""
-        positive = slice(None) if self.weights.all() else self.weights > 0
-        return self.y[positive], self.weights[positive]
-
-    def encoder(self) -> "Callable[[int], SparseBlock]":
+    def encoder(self) -> Callable[[int], CompleteBlock]:
         """Return a function that gives block k."""
-        size, (y, weights) = self.table.size, self._positive_weight
+        positive = slice(None) if self.weights.all() else self.weights > 0
+        table, y, weights = self.table, self.y[positive], self.weights[positive]
         if self.wide:
-            design = self.table.design
-            return lambda index: SparseBlock(DualRows(index, design, y, weights), design.matrix)
+            return lambda index: CompleteBlock(DualRows(index, table.design, y, weights), table.design.matrix)
         if self.drawn_covariance:
-            whole = self.table.whole
-            return lambda index: SparseBlock(DrawnRows(index, whole, y, weights), whole)
+            return lambda index: CompleteBlock(DrawnRows(index, table.whole, y, weights), table.whole)
 
-        def block_of(index: int) -> SparseBlock:
-            where = slice(index * size, (index + 1) * size)
-            matrix = self.table.matrix(index)
-            return SparseBlock(DenseRows(index, matrix, y[where], weights[where]), matrix)
+        def block_of(index: int) -> CompleteBlock:
+            where, matrix = slice(index * table.size, (index + 1) * table.size), table.matrix(index)
+            return CompleteBlock(DenseRows(index, matrix, y[where], weights[where]), matrix)
 
         return block_of
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class SparseBlock:
-    """A block of sparse rows."""
-
-    rows: DenseRows | DualRows | DrawnRows
-    matrix: SparseMatrix
-
-    def sum(self, kernel: Callable[[Any], Any]) -> Any:
-        """Return kernel(rows)."""
-        return kernel(CompleteRows(self.rows))
-
-    def constant_sums(self) -> InputSums:
-        """Not supported: complete rows only."""
-        raise NotImplementedError
-
-    def input_sums(self, distribution: InputDistribution) -> InputSums:
-        """Not supported: complete rows only."""
-        raise NotImplementedError
-
-    def second_moments(self) -> Array:
-        """Σ s [1; c][1; c]ᵀ, with an intercept added if the design has none."""
-        return replace(self.matrix, intercept=True).sandwich(self.rows.weights)
