@@ -17,7 +17,7 @@ from vbsvm.design.curves import Spline
 from vbsvm.design.formula import learning as formulas
 from vbsvm.design.formula import syntax
 from vbsvm.design.formula.matrix import Matrix
-from vbsvm.design.formula.sandbox import FormulaError
+from vbsvm.design.formula.terms import FormulaError
 from vbsvm.design.scaling import ColumnSummary
 
 COLUMNS = ["y", "x", "z", "g", "h", "my col", "age"]

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from vbsvm.api import validation
 from vbsvm.base.arrays import Array
+from vbsvm.design.candidates import ColumnSampler, SampledColumns
 from vbsvm.design.columns import Encoded, Plan
-from vbsvm.design.formula.expansion import ColumnSampler, SampledColumns
 from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.inputs import drawn_values

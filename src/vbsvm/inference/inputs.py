@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.distributions import InverseWishart, JointNormal
 from vbsvm.base.update_mode import Draw, mean_field
-from vbsvm.design.formula.expansion import Draws, SampledColumns
+from vbsvm.design.candidates import Draws, SampledColumns
 from vbsvm.inference.steps import FixedPoint, largest_change
 from vbsvm.missing.distributions import FixedInputs, InputDistribution, InputSums
 from vbsvm.missing.imputation import ProperDraw

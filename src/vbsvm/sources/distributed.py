@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import accumulate
 from operator import attrgetter, methodcaller
 from typing import Any, Final, TypeVar, final
@@ -36,13 +35,8 @@ class WorkerPart:
         if incomplete is not None:
             auxiliary = aligned(incomplete.auxiliary)
             incomplete = replace(incomplete, multipliers=aligned(incomplete.multipliers), auxiliary=auxiliary)
-        self.memory = replace(
-            memory,
-            X=aligned(memory.X),
-            y=aligned(memory.y),
-            weights=aligned(memory.weights),
-            missing_inputs=incomplete,
-        )
+        X, y, weights = map(aligned, (memory.X, memory.y, memory.weights))
+        self.memory = replace(memory, X=X, y=y, weights=weights, missing_inputs=incomplete)
 
     def __sizeof__(self) -> int:
         """Size in bytes, by which the scheduler decides on transfers."""
@@ -116,7 +110,7 @@ class Distributed:
 
     def replicated(self) -> "Distributed":
         """Replicate each row by its integer weight."""
-        memories = self.cluster.map(_replicated, self.parts)
+        memories = self.cluster.map(lambda part: part.memory.replicated(), self.parts)
         return Distributed.from_memories(self.cluster, memories, self.template)
 
     def sum_stats(self, row_pass: RowPass) -> Stats:
@@ -137,11 +131,7 @@ class Distributed:
 
     def sum_over_memories(self, function: Callable[[Memory], T]) -> T:
         """Sum function(memory) over the parts, each in its worker."""
-        return self.cluster.sum(partial(_call, function), self.parts)
-
-
-def _replicated(part: WorkerPart) -> Memory:
-    return part.memory.replicated()
+        return self.cluster.sum(lambda part: function(part.memory), self.parts)
 
 
 def _worker_part(memory: Memory, first_block: int) -> WorkerPart:
@@ -150,10 +140,6 @@ def _worker_part(memory: Memory, first_block: int) -> WorkerPart:
     if counts is not None and first_block:
         counts = LevelCounts(tuple(np.zeros_like(level_counts) for level_counts in counts.counts))
     return WorkerPart(replace(memory, first_block=first_block, in_parts=True, known_levels=counts))
-
-
-def _call(function: Callable[[Memory], T], part: WorkerPart) -> T:
-    return function(part.memory)
 
 
 InMemory = Memory | Sparse

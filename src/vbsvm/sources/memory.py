@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Any, TypeVar, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base.arrays import Addable, Array, block_rows
+from vbsvm.base.arrays import Array, block_rows
 from vbsvm.base.cached import cached_property
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe, weighted_rows
@@ -33,8 +33,6 @@ from vbsvm.sources.rows import (
     RowBuilder,
     runs,
 )
-
-T = TypeVar("T", bound=Addable)
 
 # Largest size of a table whose rows are replicated by their weights, in numbers: a gigabyte.
 MAX_REPLICATED = 2**27
@@ -90,16 +88,6 @@ class Memory(BlockSource):
         return self.pages is None or self.pages.can_cache(len(self.X))
 
     @property
-    def may_miss_inputs(self) -> bool:
-        """Whether any input has missing values."""
-        return self.missing_inputs is not None
-
-    @property
-    def level_counts(self) -> LevelCounts | None:
-        """Counts of the observed levels of each category with missing values, or None."""
-        return self.known_levels
-
-    @property
     def n_columns(self) -> int:
         """Number of design columns."""
         return self.recipe.n_columns
@@ -108,10 +96,6 @@ class Memory(BlockSource):
     def n_core(self) -> int:
         """Number of coefficients with a full covariance: all but the effects of the last grouping."""
         return self.recipe.n_columns - self.n_random_only + sum(grouping.size for grouping in self.groupings[:-1])
-
-    def sum_over_memories(self, function: "Callable[[Memory], T]") -> T:
-        """Apply ``function`` to this table: the sum over all tables that hold the rows."""
-        return function(self)
 
     def encoder(self) -> "Callable[[int], _Block | CompleteBlock]":
         """Return a function that encodes block k, into work space shared by its blocks."""

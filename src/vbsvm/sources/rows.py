@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, cast, final
+from typing import Any, TypeVar, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -180,6 +180,7 @@ class RowBuilder:
         )
 
 
+T = TypeVar("T")
 # Numbers per row that the optimiser caches if rows are resident.
 CACHED_PER_ROW = 12
 # Rows per slice; and approximate bytes per row in addition to its predictors: label, weight, groups.
@@ -276,9 +277,13 @@ class BlockSource(ABC):
     """Rows in numbered blocks; sums do not depend on the thread or the time at which a block is encoded.
 
     With a ``drawn_covariance`` the covariance of the coefficients is estimated from random draws, for its size.
+    ``missing_inputs`` describes columns with missing values, and ``known_levels`` counts the observed levels of each
+    category with missing values.
     """
 
     drawn_covariance: bool = False
+    missing_inputs: MissingInputs | None = None
+    known_levels: LevelCounts | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the fields alone, without cached work space."""
@@ -317,22 +322,16 @@ class BlockSource(ABC):
     def encoder(self) -> Callable[[int], Any]:
         """Return a function that encodes block k, for use in one thread."""
 
-    @property
-    def may_miss_inputs(self) -> bool:
-        """Whether any predictor has missing values."""
-        return False
-
-    @property
-    def level_counts(self) -> LevelCounts | None:
-        """Counts of the observed levels of each category with missing values, or None."""
-        return None
+    def sum_over_memories(self, function: Callable[[Any], T]) -> T:
+        """Apply ``function`` to this table: the sum over all tables that hold the rows."""
+        return function(self)
 
     def sum_stats(self, row_pass: RowPass) -> Stats:
         """Sum the statistics of all rows: the only pass over the data in a sweep."""
         stats = self._sum_blocks(lambda block: block.sum(lambda part: part.stats(row_pass)))
-        if self._constant_sums is None and self.level_counts is None:
+        if self._constant_sums is None and self.known_levels is None:
             return stats
-        return replace(stats, missing=add_optional(MissingSums(self._constant_sums, self.level_counts), stats.missing))
+        return replace(stats, missing=add_optional(MissingSums(self._constant_sums, self.known_levels), stats.missing))
 
     def input_sums(self, distribution: InputDistribution) -> InputSums:
         """Sums of the predictors, with missing values at this distribution; labels are ignored."""
@@ -350,7 +349,7 @@ class BlockSource(ABC):
     @cached_property
     def _constant_sums(self) -> InputSums | None:
         """Constant sums of the predictors: Σ s x̃x̃ᵀ over all rows, the others over complete rows."""
-        return self._sum_blocks(lambda block: block.constant_sums()) if self.may_miss_inputs else None
+        return self._sum_blocks(lambda block: block.constant_sums()) if self.missing_inputs is not None else None
 
     @cached_property
     def _single_block(self) -> Any:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,6 @@ from vbsvm.model.layouts.dual import DualRows
 from vbsvm.model.layouts.dual_parts import SparseDesign
 from vbsvm.model.matrices import SparseMatrix, n_pairs
 from vbsvm.sources.rows import BlockSource, CompleteBlock, runs
-
-T = TypeVar("T")
 
 # Maximum number of entry pairs cached between passes: 200 MB. More are recomputed, block by block.
 MAX_CACHED = 2**24
@@ -79,16 +77,13 @@ class SparseTable:
         return tuple(map(self._matrix, range(max(1, -(-self.X.shape[0] // self.size)))))
 
     def _matrix(self, index: int) -> SparseMatrix:
-        rows, recipe = self._rows(index * self.size), self.recipe
+        """The rows of block k as views."""
+        X, begin, recipe = self.X, index * self.size, self.recipe
+        end = min(begin + self.size, X.shape[0])
+        where = slice(X.indptr[begin], X.indptr[end])
+        begins = X.indptr[begin : end + 1] - X.indptr[begin]
+        rows = csr_array((X.data[where], X.indices[where], begins), shape=(end - begin, X.shape[1]))
         return SparseMatrix(rows, recipe.centre, recipe.scale, recipe.intercept)
-
-    def _rows(self, begin: int) -> Any:
-        """Rows of a block as views."""
-        n_rows, n_columns = self.X.shape
-        end = min(begin + self.size, n_rows)
-        where = slice(self.X.indptr[begin], self.X.indptr[end])
-        begins = self.X.indptr[begin : end + 1] - self.X.indptr[begin]
-        return csr_array((self.X.data[where], self.X.indices[where], begins), shape=(end - begin, n_columns))
 
 
 def _centred(X: Any, chosen: NDArray[np.bool_], centre: Array) -> Any:
@@ -118,7 +113,6 @@ class Sparse(BlockSource):
     wide: bool = False
     drawn_covariance: bool = False
     groupings: ClassVar[tuple[()]] = ()
-    missing_inputs: ClassVar[None] = None
     candidates: ClassVar[None] = None
     pages: ClassVar[None] = None
 
@@ -135,10 +129,6 @@ class Sparse(BlockSource):
     def observation_runs(self) -> Iterator[slice]:
         """Consecutive slices of the rows, for row-by-row counts."""
         return runs(self.X.shape[0], None)
-
-    def sum_over_memories(self, function: "Callable[[Sparse], T]") -> T:
-        """Apply ``function`` to this table: the sum over all tables that hold the rows."""
-        return function(self)
 
     @property
     def n_columns(self) -> int:

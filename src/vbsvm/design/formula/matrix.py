@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sized
-from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any, cast, final
 
 import numpy as np
 from formulaic import ModelSpec
-from formulaic.errors import DataMismatchWarning, FormulaicError
+from formulaic.errors import FormulaicError
 from formulaic.formula import SimpleFormula
 from formulaic.materializers import NAAction
 from formulaic.parser.types import Factor
@@ -19,8 +19,8 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.printing import ignore_warnings
 from vbsvm.design.columns import INTERCEPT
 from vbsvm.design.formula.missing_inputs import columns_in
-from vbsvm.design.formula.sandbox import MAX_DEGREE, MAX_SETTING, FormulaError, clipped, width_of
-from vbsvm.design.formula.terms import parse_terms
+from vbsvm.design.formula.sandbox import MAX_DEGREE, MAX_SETTING, width_of
+from vbsvm.design.formula.terms import FormulaError, clipped, parse_terms
 from vbsvm.design.values import shown
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ _CONTEXT |= {"tanh": np.tanh, "exp10": lambda x: np.power(10.0, x)}  # formulaic
 _FAILURES = (FormulaicError, ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 # The model holds matrices of columns × columns.
 MAX_COLUMNS = 10_000
+# Name and factors of a column.
+ColumnKey = tuple[str, tuple[str, ...]]
 
 
 @final
@@ -49,16 +51,17 @@ class Matrix:
     ) -> tuple["Matrix", Array]:
         """Learn contrasts and transforms; given states of transforms are reused."""
         _check_n_columns(formula, frame, {})
+        states: dict[str, Any] = {}
         for one in _evaluated(formula):
-            if one not in (transforms or {}) and width_of(one) > len(frame) + 2 * MAX_DEGREE:
+            if transforms and one in transforms:
+                states |= transforms[one]
+            elif width_of(one) > len(frame) + 2 * MAX_DEGREE:
                 raise FormulaError(
                     f"{one} has more columns than the data have rows ({len(frame)}): take a smaller df, or a smooth "
                     "term such as s(x), whose flexibility is inferred."
                 )
-        calculable = _calculable(formula, frame)
-        given = [transforms[one] for one in _evaluated(formula) if one in transforms] if transforms else []
-        spec = _spec(formula, {key: state for states in given for key, state in states.items()}, {})
-        with _unknown_categories():  # they are refused below
+        calculable, spec = _calculable(formula, frame), _spec(formula, states, {})
+        with ignore_warnings(Warning):  # of levels that are unknown, which are refused below
             encoded = _formulaic(spec, calculable)
         found = Matrix(formula, encoded.model_spec)
         for expression, name, row, known in found._unknown(frame):
@@ -86,7 +89,7 @@ class Matrix:
             for key, levels in learned["categories"].items()
         }
         spec, calculable = _spec(formula, learned["transforms"], categories), _calculable(formula, row)
-        with _unknown_categories():  # the row need not have any that was learned
+        with ignore_warnings(Warning):  # of a row without any of the levels
             matrix = Matrix(formula, _formulaic(spec, calculable).model_spec)
         if any(matrix.learned[part].keys() != learned[part].keys() for part in ("categories", "transforms")):
             raise FormulaError(f"What was learned of {formula!r} does not belong to it.")
@@ -106,10 +109,7 @@ class Matrix:
         return np.asarray(_formulaic(spec, _calculable(self.formula, frame)), dtype=np.float64)
 
     def _unknown(self, frame: "pd.DataFrame") -> Iterator[tuple[str, str, int, str]]:
-        """New levels of categories: expression, column and row of the first of each column, and the known levels.
-
-        Expression, column and row of the first of each column, and the categories that are known.
-        """
+        """New levels of categories: expression, column and row of the first of each column, and the known levels."""
         for expression, (_, state) in self.spec.encoder_state.items():
             if "categories" in state:
                 name = columns_in(str(expression), list(frame.columns))[0]
@@ -138,9 +138,19 @@ class Matrix:
         return [str(expression) for expression, (_, state) in self.spec.encoder_state.items() if "categories" in state]
 
     @property
+    def keys(self) -> list[ColumnKey]:
+        """Key of each column: name and factors."""
+        return list(zip(self.names, self.factors, strict=True))
+
+    @property
     def has_intercept(self) -> bool:
         """Whether the first column is the intercept."""
         return self.names[:1] == [INTERCEPT]
+
+    @property
+    def first(self) -> int:
+        """Index of the first column other than the intercept."""
+        return int(self.has_intercept)
 
     @property
     def terms(self) -> dict[str, slice]:
@@ -159,12 +169,9 @@ def _calculable(formula: str, frame: "pd.DataFrame") -> "pd.DataFrame":
 
     Columns that are categories stay what they are.
     """
-    names = list(frame.columns)
-    expressions = _evaluated(formula)
-    labels = {
-        name for expression in expressions if expression.startswith("C(") for name in columns_in(expression, names)
-    }
-    used = {name for expression in expressions for name in columns_in(expression, names)} - labels
+    columns = {expression: columns_in(expression, list(frame.columns)) for expression in _evaluated(formula)}
+    labels = {name for expression, names in columns.items() if expression.startswith("C(") for name in names}
+    used = {name for names in columns.values() for name in names} - labels
     narrow = [name for name in used if frame[name].dtype.kind in "iuf" and frame[name].dtype != np.float64]
     return frame.astype(dict.fromkeys(narrow, np.float64)) if narrow else frame
 
@@ -177,11 +184,9 @@ def _check_n_columns(formula: str, frame: "pd.DataFrame", categories: Mapping[st
     widths: dict[str, int] = {}
     total = 0
     for term in parse_terms(formula):
-        columns = 1
-        for expression in (str(factor.expr) for factor in term.factors):
-            if expression not in widths:
-                widths[expression] = _width(expression, frame, categories)
-            columns *= widths[expression]
+        expressions = [str(one.expr) for one in term.factors if one.eval_method is not Factor.EvalMethod.LITERAL]
+        widths |= {one: _width(one, frame, categories) for one in expressions if one not in widths}
+        columns = prod(widths[expression] for expression in expressions)
         total += columns
         if total > MAX_COLUMNS:
             raise FormulaError(
@@ -224,16 +229,6 @@ def _formulaic(spec: ModelSpec, frame: "pd.DataFrame") -> Any:
             return spec.get_model_matrix(frame, context=_CONTEXT)
     except _FAILURES as error:
         raise FormulaError(_explain(str(error), frame)) from error
-
-
-@contextmanager
-def _unknown_categories() -> Iterator[None]:
-    """Ignore warnings of formulaic and pandas about new levels, and of NumPy about empty columns."""
-    with (
-        ignore_warnings(RuntimeWarning, DataMismatchWarning),
-        ignore_warnings(Warning, message="Constructing a Categorical"),
-    ):
-        yield
 
 
 def _explain(said: str, frame: "pd.DataFrame") -> str:

@@ -11,8 +11,20 @@ from typing import final
 
 from formulaic.parser.types import Factor
 
-from vbsvm.design.formula.sandbox import MAX_SETTING, RESERVED, FormulaError, clipped, column_of, columns_of
-from vbsvm.design.formula.terms import MAX_POWER, check_name, expand_dot, in_backticks, names_in, parse_terms, rewrite
+from vbsvm.design.formula.sandbox import MAX_SETTING, columns_of
+from vbsvm.design.formula.terms import (
+    MAX_POWER,
+    RESERVED,
+    FormulaError,
+    check_name,
+    clipped,
+    column_of,
+    expand_dot,
+    in_backticks,
+    names_in,
+    parse_terms,
+    rewrite,
+)
 
 MAX_LENGTH = 20_000
 MAX_DEPTH = 50

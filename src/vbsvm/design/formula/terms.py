@@ -17,7 +17,12 @@ from formulaic.errors import FormulaicError
 from formulaic.parser import DefaultFormulaParser
 from formulaic.parser.types import ASTNode, Term, Token
 
-from vbsvm.design.formula.sandbox import NUMBERS, FormulaError, clipped, not_text
+from vbsvm.design.values import did_you_mean, join_names
+
+NUMBERS = frozenset(
+    ("abs", "cos", "exp", "exp2", "exp10", "expm1", "log", "log1p", "log2", "log10", "sin", "sqrt", "tanh")
+)
+RESERVED = ("Intercept", "(intercept)")
 
 _WORD = re.compile(r"[^\W\d]\w*(?:\.\w+)*")
 _QUOTED = r"`[^`]*`|'[^']*'|\"[^\"]*\""
@@ -40,6 +45,39 @@ _HINTS = {
     "Q": "put the name in backticks, as in `my column`",
     "re": "write (1 | g)",
 }
+
+
+class FormulaError(ValueError):
+    """An invalid formula."""
+
+
+def clipped(text: str) -> str:
+    """Quote a text in an error, cut if it is long."""
+    return repr(text if len(text) <= 200 else f"{text[:199]}…")
+
+
+def not_text(name: object) -> str:
+    """Error message for a column name that is not text."""
+    return (
+        f"The column {name!r} has a name that is not text, and can't stand in a formula: name columns by text, as in "
+        "data.columns = data.columns.map(str)."
+    )
+
+
+def column_of(name: str, data_columns: list[str], what: str) -> str:
+    """A column's name, with or without backticks, checked."""
+    bare = name[1:-1] if len(name) > 1 and name[0] == name[-1] == "`" else name
+    if bare in RESERVED:
+        raise FormulaError(f"A column may not be called {bare!r}, as the intercept is: rename it.")
+    for column in data_columns:
+        if not isinstance(column, str) and str(column) == bare:
+            raise FormulaError(not_text(column))
+    if bare not in data_columns:
+        raise FormulaError(
+            f"{what} must be a column; {clipped(bare)} is none of {join_names(data_columns)}."
+            f"{did_you_mean(bare, data_columns)}"
+        )
+    return bare
 
 
 def rewrite(text: str, columns: Container[str] = ()) -> str:
@@ -216,13 +254,9 @@ def _parse(text: str) -> tuple[tuple[Term, ...], frozenset[str]]:
     terms_found = _attempt(lambda: parser.get_terms_from_ast(tree, context={})._simplify(), text)
     if not isinstance(terms_found, Iterable) or not all(isinstance(term, Term) for term in terms_found):
         raise FormulaError(f"{clipped(text)} has several parts; one is expected.")
-    names = frozenset(arg.token for node in nodes for arg in node.args if _is_name(arg))
+    tokens = [arg for node in nodes for arg in node.args if isinstance(arg, Token)]
+    names = frozenset(token.token for token in tokens if token.kind is Token.Kind.NAME)
     return tuple(sorted(terms_found, key=lambda term: term.degree)), names
-
-
-def _is_name(arg: object) -> bool:
-    """Whether a node is a column name."""
-    return isinstance(arg, Token) and arg.kind is Token.Kind.NAME
 
 
 def _attempt(call: Callable[[], T], text: str) -> T:
@@ -254,8 +288,8 @@ def _check_n_terms(nodes: Sequence[ASTNode[Any]], text: str) -> None:
     """Raise for products and powers with too many terms."""
     sizes: dict[int, tuple[float, frozenset[str]]] = {}
     for node in nodes:
-        sides = [sizes.pop(id(arg)) if isinstance(arg, ASTNode) else _of_token(arg) for arg in node.args]
-        leaves = frozenset().union(*(names for _, names in sides))
+        sides = [sizes.pop(id(arg)) if isinstance(arg, ASTNode) else (1.0, {str(arg.token)}) for arg in node.args]
+        leaves = frozenset[str]().union(*(names for _, names in sides))
         symbol, counts = node.operator.symbol, [count for count, _ in sides]
         if symbol in ("+", "-") or len(counts) != 2:
             count, work = (counts[0] if symbol == "-" else sum(counts)), 0.0
@@ -268,11 +302,6 @@ def _check_n_terms(nodes: Sequence[ASTNode[Any]], text: str) -> None:
                 "you need as a:b, or take fewer columns or a lower power."
             )
         sizes[id(node)] = count, leaves
-
-
-def _of_token(token: Token) -> tuple[float, frozenset[str]]:
-    """A token is one term."""
-    return 1.0, frozenset((str(token.token),))
 
 
 def _power(arg: object) -> int:
