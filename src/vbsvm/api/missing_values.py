@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from vbsvm.api import validation
 from vbsvm.base.arrays import Array
-from vbsvm.design.candidates import ColumnSampler, SampledColumns
+from vbsvm.base.distributions import JointNormal
+from vbsvm.design.candidates import ColumnSampler, Draws
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.inference.gibbs import Sample
@@ -169,7 +170,7 @@ def column_sampler(settings: GaussianImputation, y: Array, weights: Array) -> Co
         return None
     labels = y if settings.labels == REGRESSOR else None
 
-    def sampler(x: Array, n_drawn: int) -> SampledColumns:
+    def sampler(x: Array, n_drawn: int) -> tuple[JointNormal, float, Draws]:
         return drawn_values(x, n_drawn, labels, weights, settings.psi, settings.draws, len(y))
 
     return ColumnSampler(sampler, settings.draws, settings.transform)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
+from scipy.stats import yeojohnson, yeojohnson_normmax
 
 from vbsvm.base.arrays import Array, RowSelection
 from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import JointNormal
-from vbsvm.design.curves import NormalScale
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,10 +103,6 @@ class Candidates:
         """Index of each row's first candidate."""
         return np.flatnonzero(np.r_[True, self.row[1:] != self.row[:-1]])
 
-    def split(self, weights: Array) -> Array:
-        """Divide the weights of rows equally among their candidates."""
-        return (weights / np.bincount(self.row))[self.row]
-
     def first_candidates_in(self, block: slice) -> NDArray[np.intp]:
         """First candidates of the rows that begin in this slice."""
         begin, rows = block.start, self.row[block]
@@ -150,11 +146,62 @@ class Candidates:
 
     def counts(self, weights: Array, sizes: tuple[int, ...]) -> tuple[Array, ...]:
         """Sums of weights by filled-in level, for each categorical predictor."""
-        counts = []
-        for size, levels in zip(sizes, self.levels.T, strict=True):
-            missing = levels >= 0
-            counts.append(np.bincount(levels[missing], weights[missing], minlength=size).astype(np.float64))
-        return tuple(counts)
+        pairs = zip(sizes, self.levels.T, strict=True)
+        return tuple(
+            np.bincount(of[of >= 0], weights[of >= 0], minlength=size).astype(np.float64) for size, of in pairs
+        )
+
+
+NONE, POWER, RANK = TRANSFORMS = "none", "power", "rank"
+# Maximum number of quantiles stored for ranks.
+MAX_QUANTILES = 500
+# Powers beyond these are due to a few extreme values.
+MIN_POWER, MAX_POWER = -3.0, 5.0
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class NormalScale:
+    """Monotone piecewise linear transformation to normality through ``points`` (values, normal scores).
+
+    It is linear between the points and constant beyond them, so that draws stay within the range of the observed
+    values.
+    """
+
+    points: Array
+
+    @staticmethod
+    def learn(values: Array, transform: str) -> "NormalScale":
+        """Learn it from the observed values of a column."""
+        distinct, counts = np.unique(values, return_counts=True)
+        if transform == RANK:
+            ranks = (np.cumsum(counts) - 0.5 * counts) / len(values)
+            return NormalScale(np.stack([distinct, ndtri(ranks)])[:, _spread_out(len(distinct))])
+        if transform == POWER and len(distinct) > 2:
+            grid = distinct[_spread_out(len(distinct))]
+            centre, spread = values.mean(), values.std()
+            power = float(np.clip(yeojohnson_normmax((values - centre) / spread), MIN_POWER, MAX_POWER))
+            return NormalScale(np.stack([grid, np.asarray(yeojohnson((grid - centre) / spread, power))]))
+        ends = distinct[[0, -1]]
+        return NormalScale(np.stack([ends, ends]))
+
+    def to_normal(self, values: Array) -> Array:
+        """Transform to the normal scale; NaN stays NaN."""
+        return np.interp(values, *self.points)
+
+    def from_normal(self, values: Array) -> Array:
+        """Transform back to the column's scale."""
+        return np.interp(values, self.points[1], self.points[0])
+
+    @property
+    def typical(self) -> float:
+        """The median value."""
+        return float(self.points[0, self.points.shape[1] // 2])
+
+
+def _spread_out(n: int) -> "np.ndarray[tuple[int], np.dtype[np.intp]]":
+    """Up to ``MAX_QUANTILES`` evenly spaced indices below n, both ends included."""
+    return np.unique(np.linspace(0, n - 1, min(n, MAX_QUANTILES)).round().astype(np.intp))
 
 
 @final
@@ -175,27 +222,14 @@ class Draws:
 
 @final
 @dataclass(frozen=True, eq=False)
-class SampledColumns:
-    """Result of sampling incomplete variables: their distribution, and draws.
-
-    ``draws`` are those of the last variables, in the rows that miss one of these. ``total`` is the weight of the rows
-    that miss nothing.
-    """
-
-    distribution: JointNormal
-    total: float
-    draws: Draws
-
-
-@final
-@dataclass(frozen=True, eq=False)
 class ColumnSampler:
     """Sampler of missing values of columns: n draws per row, on a scale on which the columns are normal.
 
-    ``sample`` takes rows × variables, and the number of the last ones that are drawn.
+    ``sample`` takes rows × variables, and the number of the last ones that are drawn; it returns the variables'
+    distribution, the weight of the rows that miss nothing, and draws in the rows that miss one of the last variables.
     """
 
-    sample: Callable[[Array, int], SampledColumns]
+    sample: Callable[[Array, int], tuple[JointNormal, float, Draws]]
     n: int
     transform: str
 
@@ -234,10 +268,10 @@ class DrawnColumns:
         varies = spread > 1e-12 * np.maximum(1.0, np.abs(centre))
         used = np.flatnonzero(varies | (np.arange(len(varies)) >= len(given)))
         spread = np.where(varies, spread, 1.0)[used]
-        result = sampler.sample((x[:, used] - centre[used]) / spread, len(names))
+        distribution, total, draws = sampler.sample((x[:, used] - centre[used]) / spread, len(names))
         given = given[used[: len(used) - len(names)]]
-        columns = DrawnColumns(names, given, scales, centre[used], spread, result.distribution, sampler.n, result.total)
-        return columns, Draws(columns._from_normal(result.draws.values), result.draws.log_ratio)
+        columns = DrawnColumns(names, given, scales, centre[used], spread, distribution, sampler.n, total)
+        return columns, Draws(columns._from_normal(draws.values), draws.log_ratio)
 
     def missing(self, frame: "pd.DataFrame") -> NDArray[np.bool_]:
         """Mask of missing values of these columns."""

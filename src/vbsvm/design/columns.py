@@ -161,11 +161,9 @@ class LabelSummary:
             return self if len(self.labels) else other
         _check_one_kind(self.labels, other.labels, "labels")
         labels, codes = np.unique(np.concatenate([self.labels, other.labels]), return_inverse=True)
-        totals, counts = (
-            np.bincount(codes, np.concatenate(both))
-            for both in ((self.totals, other.totals), (self.counts, other.counts))
-        )
-        return LabelSummary(labels, totals, counts.astype(np.intp))
+        totals = np.bincount(codes, np.concatenate([self.totals, other.totals])).astype(np.float64)
+        counts = np.bincount(codes, np.concatenate([self.counts, other.counts])).astype(np.intp)
+        return LabelSummary(labels, totals, counts)
 
     @property
     def n_rows(self) -> int:
@@ -184,7 +182,7 @@ class LabelSummary:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelSummary:
-    """Combinations of labels in a factor's columns, with row counts."""
+    """Combinations of labels in a factor's columns, in the order of its levels, with row counts."""
 
     columns: tuple[NDArray[Any], ...]
     counts: NDArray[np.intp]
@@ -200,10 +198,6 @@ class LevelSummary:
             _check_one_kind(labels, other_labels, "groups")
         columns = [np.concatenate(both) for both in zip(self.columns, other.columns, strict=True)]
         return _counted(columns, np.concatenate([self.counts, other.counts]))
-
-    def levels(self) -> Levels:
-        """The levels of the factor, in the order of ``counts``."""
-        return Levels.learn(self.columns)[0]
 
 
 def _counted(columns: Sequence[NDArray[Any]], counts: NDArray[np.intp]) -> LevelSummary:

@@ -147,7 +147,7 @@ def _has_text(kind: type) -> bool:
 
 
 def as_learned(column: Any, kind: str) -> Any:
-    """Convert a column to its type at fitting: numbers to labels or labels to numbers."""
+    """Convert a column to its type at fitting, labels or numbers; raise if numbers have become something else."""
     import pandas as pd
 
     dtype = column.dtype
@@ -155,6 +155,8 @@ def as_learned(column: Any, kind: str) -> Any:
         return column.astype(object)
     if kind in "biuf" and isinstance(dtype, pd.CategoricalDtype) and dtype.categories.dtype.kind in "biuf":
         return column.astype(np.float64 if column.hasnans else dtype.categories.dtype)
+    if kind in "biuf" and dtype.kind not in "biuf" and column.notna().any():
+        raise ValueError(f"Column {column.name!r} held numbers in fit, and holds {column.dropna().iloc[0]!r} now.")
     return column
 
 

@@ -104,9 +104,9 @@ class Recipe:
         return design
 
     @property
-    def near_zero(self) -> bool:
-        """Whether columns are close enough to zero for implicit standardisation without loss of digits."""
-        return bool((np.abs(self.centre) <= FAR * self.scale).all())
+    def far(self) -> NDArray[np.bool_]:
+        """Mask of columns too far from zero for implicit standardisation without loss of digits."""
+        return np.abs(self.centre) > FAR * self.scale
 
     def derived(self, multipliers: Array, columns: NDArray[np.intp], of: NDArray[np.intp]) -> Array:
         """Offset and slope of design columns that are multiples of other columns, on the design's scale.

@@ -120,7 +120,7 @@ class Memory(BlockSource):
         A table of one block is standardised once, as it needs no more room than work space does.
         """
         special = self.groupings or self.n_random_only or self.wide or self.missing_inputs or self.candidates
-        return not special and (self.n_blocks > 1 or self.in_parts) and self.recipe.near_zero
+        return not special and (self.n_blocks > 1 or self.in_parts) and not self.recipe.far.any()
 
     @cached_property
     def _max_candidates(self) -> int:

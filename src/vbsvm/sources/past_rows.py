@@ -1,7 +1,7 @@
 """New rows together with a quadratic summary of the rows of past batches."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self, TypeVar, final
 
 import numpy as np
@@ -55,13 +55,7 @@ class PastRows:
 
     def __add__(self, other: Self) -> "PastRows":
         """Add the expansions of two sets of rows."""
-        return PastRows(
-            self.linear + other.linear,
-            self.curvature + other.curvature,
-            self.gram + other.gram,
-            self.constant + other.constant,
-            self.n_rows + other.n_rows,
-        )
+        return PastRows(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
 
     def stats(self, distribution: DenseGaussian) -> Stats:
         """Statistics of the past rows in a pass at this distribution."""
@@ -76,7 +70,9 @@ class PastRows:
 
         A column that was constant had a design column of 0: it adds nothing to the intercept.
         """
-        A = np.diag(np.concatenate([np.ones(new.first), _scale_ratios(old, new)]))
+        varies = np.isfinite(old.scale) & np.isfinite(new.scale)
+        ratios = np.divide(old.scale, new.scale, out=np.zeros(len(new.scale)), where=varies)
+        A = np.diag(np.concatenate([np.ones(new.first), ratios]))
         if new.intercept:
             A[1:, 0] = (old.centre - new.centre) / new.scale
         return replace(self, linear=A @ self.linear, curvature=A @ self.curvature @ A.T, gram=A @ self.gram @ A.T)
@@ -145,11 +141,3 @@ class NewAndPastRows:
 def _trace(gram: Array, distribution: DenseGaussian) -> float:
     """tr(GΣ)."""
     return float(np.vdot(gram @ distribution.root, distribution.root))
-
-
-def _scale_ratios(old: Recipe, new: Recipe) -> Array:
-    """Old scales over new ones; 0 for columns that have been constant."""
-    ratios: Any = np.zeros(len(new.scale))
-    varies = np.isfinite(old.scale) & np.isfinite(new.scale)
-    ratios[varies] = old.scale[varies] / new.scale[varies]
-    return ratios

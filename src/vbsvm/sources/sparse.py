@@ -10,7 +10,7 @@ from scipy.sparse import csr_array, hstack
 
 from vbsvm.base.arrays import Array, block_rows
 from vbsvm.base.cached import cached_property
-from vbsvm.design.scaling import FAR, Recipe, positive_weight_rows
+from vbsvm.design.scaling import Recipe, positive_weight_rows
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.drawn import DrawnRows
 from vbsvm.model.layouts.dual import DualRows
@@ -41,7 +41,7 @@ class SparseTable:
         """Take the rows of positive weight."""
         X = positive_weight_rows(X, weights)
         X = csr_array((X.data.astype(np.float64, copy=False), X.indices, X.indptr), shape=X.shape)
-        far = np.abs(recipe.centre) > FAR * recipe.scale
+        far = recipe.far
         if not far.any():
             return SparseTable(X, recipe)
         return SparseTable(_centred(X, far, recipe.centre), replace(recipe, centre=np.where(far, 0.0, recipe.centre)))

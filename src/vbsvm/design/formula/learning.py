@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.design.candidates import ColumnSampler, DrawnColumns
+from vbsvm.design.candidates import NONE, ColumnSampler, DrawnColumns
 from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, Levels, Plan
-from vbsvm.design.curves import NONE, Spline
-from vbsvm.design.formula.matrix import ColumnKey, Matrix
+from vbsvm.design.formula.matrix import ColumnKey, Matrix, Spline
 from vbsvm.design.formula.missing_inputs import (
     Categories,
     columns_in,

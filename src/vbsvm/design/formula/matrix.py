@@ -1,4 +1,9 @@
-"""A part of a formula encoded by formulaic: learned once, applied to new data, or restored from a file."""
+"""Columns of a formula: parts that formulaic encodes, and penalised splines; learned once, and applied to new data.
+
+Splines are cubic B-splines B with the penalty P = ∫ B″B″ᵀ, rotated so that their prior is independent and identical:
+with P = U diag(d) Uᵀ the curve is a straight line plus Z u with Z = B U₊ d₊^(−½), and αᵀPα = ‖u‖², so that the penalty
+of its bending is the ridge of u. (Wand & Ormerod 2008 call them O'Sullivan splines.)
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sized
@@ -14,6 +19,7 @@ from formulaic.formula import SimpleFormula
 from formulaic.materializers import NAAction
 from formulaic.parser.types import Factor
 from numpy.typing import NDArray
+from scipy.interpolate import BSpline
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.printing import ignore_warnings
@@ -250,3 +256,74 @@ def _explain(said: str, frame: "pd.DataFrame") -> str:
     if "ufunc 'invert'" in said or "for |" in said or "for &" in said:
         return f"{what}: ~, & and | join comparisons, as in (a > 1) & (b > 2)."
     return f"{what} can't be computed from the data: check its settings, and that its columns vary."
+
+
+DEGREE = 3
+MIN_DISTINCT = 4
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Spline:
+    """Knots and rotation of a penalised spline; linear beyond the range of the data."""
+
+    low: float
+    width: float
+    knots: Array
+    rotation: Array
+
+    @staticmethod
+    def learn(x: Array, k: int) -> "Spline":
+        """Place knots at quantiles of the distinct values: k − 4 inside, fewer for few distinct values."""
+        distinct = np.unique(x)
+        if len(distinct) < MIN_DISTINCT:
+            raise ValueError(f"a spline needs at least {MIN_DISTINCT} distinct values; there are {len(distinct)}.")
+        low, width = float(distinct[0]), float(distinct[-1] - distinct[0])
+        n_inside = max(0, min(k, len(distinct)) - DEGREE - 1)
+        inside = np.quantile((distinct - low) / width, np.linspace(0, 1, n_inside + 2)[1:-1])
+        knots = np.concatenate([np.zeros(DEGREE + 1), inside, np.ones(DEGREE + 1)])
+        # The constant and the line have no penalty; they are known exactly and projected out first, as rounding hides
+        # them for very uneven knots.
+        lines = np.stack([np.ones(len(knots) - DEGREE - 1), _greville(knots)], axis=1)
+        rest = np.linalg.qr(lines, mode="complete").Q[:, 2:]
+        _, bends, directions = np.linalg.svd(_bending_root(knots) @ rest, full_matrices=False)
+        rotation = rest @ (directions.T / bends)
+        curves = BSpline.design_matrix((distinct - low) / width, knots, DEGREE).toarray() @ rotation
+        return Spline(low, width, knots, rotation / np.sqrt(np.square(curves).sum(axis=1).mean()))
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of the basis Z."""
+        return self.rotation.shape[1]
+
+    def encode(self, x: Array) -> Array:
+        """Evaluate the basis Z."""
+        t = (x - self.low) / self.width
+        inside = np.clip(t, 0.0, 1.0)
+        Z = BSpline.design_matrix(inside, self.knots, DEGREE).toarray() @ self.rotation
+        if (outside := t != inside).any():
+            ends = BSpline(self.knots, self.rotation, DEGREE).derivative()(inside[outside])
+            with np.errstate(over="ignore"):  # who encodes looks for values that are not finite
+                Z[outside] += (t - inside)[outside, None] * ends
+        return Z
+
+
+def _greville(knots: Array) -> Array:
+    """Coefficients of the straight line in this basis (Greville abscissae)."""
+    n_basis = len(knots) - DEGREE - 1
+    return np.stack([knots[j + 1 : j + 1 + n_basis] for j in range(DEGREE)]).mean(axis=0)
+
+
+def _bending_root(knots: Array) -> Array:
+    """A square root of ∫ B″B″ᵀ, exact by Simpson's rule between knots."""
+    n_basis = len(knots) - DEGREE - 1
+    second = BSpline(knots, np.eye(n_basis), DEGREE).derivative(2)
+    left, right = knots[DEGREE:-DEGREE][:-1], knots[DEGREE:-DEGREE][1:]
+    # A knot belongs to the piece on its right; so each piece is evaluated inside its ends and extrapolated.
+    points = np.stack([left + f * (right - left) for f in (0.25, 0.75)])
+    at = second(points)
+    ends = np.stack([1.5 * at[0] - 0.5 * at[1], 1.5 * at[1] - 0.5 * at[0]])
+    middle = 0.5 * (at[0] + at[1])
+    pieces = np.concatenate([ends[0], middle, ends[1]])
+    weights = np.concatenate([right - left, 4 * (right - left), right - left]) / 6
+    return np.sqrt(weights)[:, None] * pieces

@@ -14,9 +14,8 @@ from vbsvm.base.arrays import Array
 from vbsvm.design import frames
 from vbsvm.design.candidates import Candidates, DrawnColumns, Draws
 from vbsvm.design.columns import Encoded, Plan, group_labels
-from vbsvm.design.curves import Spline
 from vbsvm.design.formula import syntax
-from vbsvm.design.formula.matrix import Matrix
+from vbsvm.design.formula.matrix import Matrix, Spline
 from vbsvm.design.formula.missing_inputs import Categories, Linear, missing_masks
 from vbsvm.design.formula.syntax import FormulaParts, GroupTerm, SplineTerm
 from vbsvm.design.scaling import Recipe
@@ -88,12 +87,7 @@ class Reader:
 
     def as_learned(self, column: Any) -> "pd.Series":
         """A column converted to its type at fitting; raise if numbers have become something else."""
-        name = str(column.name)
-        result = frames.as_learned(column, self.kinds[name])
-        known = result.dropna()
-        if name in self.numeric and known.dtype.kind not in "biuf" and len(known):
-            raise ValueError(f"Column {name!r} held numbers in fit, and holds {known.iloc[0]!r} now.")
-        return result
+        return frames.as_learned(column, self.kinds[str(column.name)])
 
     def encode(self, frame: "pd.DataFrame", draws: Draws | None = None) -> Encoded:
         """Encode a frame; rows with missing categories or drawn columns become candidates.
@@ -178,7 +172,7 @@ def group_labels_of(frame: "pd.DataFrame", columns: tuple[str, ...]) -> list[NDA
     return [group_labels(frame[name].to_numpy(), name, frame.index) for name in columns]
 
 
-def check_finite(table: Array, names: tuple[str, ...], rows: "pd.Index | NDArray[np.intp]") -> None:
+def check_finite(table: NDArray[np.floating], names: tuple[str, ...], rows: "pd.Index | NDArray[np.intp]") -> None:
     """Raise for values that are not finite, such as the log of zero; ``rows`` numbers the rows in errors."""
     with np.errstate(invalid="ignore", over="ignore"):
         sums = table.sum(axis=0)

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
-from vbsvm.design.columns import MAX_CLASSES, LabelSummary, LevelSummary
-from vbsvm.design.curves import Spline
+from vbsvm.design.columns import MAX_CLASSES, LabelSummary, Levels, LevelSummary
 from vbsvm.design.formula import learning
 from vbsvm.design.formula.learning import LearnedBefore
-from vbsvm.design.formula.matrix import MAX_COLUMNS, Matrix
+from vbsvm.design.formula.matrix import MAX_COLUMNS, Matrix, Spline
 from vbsvm.design.formula.missing_inputs import columns_in
 from vbsvm.design.formula.reader import Reader, group_labels_of
 from vbsvm.design.formula.syntax import FormulaParts, SplineTerm
@@ -150,7 +149,8 @@ class FormulaSummary:
             finite = values[np.isfinite(values).all(axis=1), :1].ravel()  # others are named when rows are encoded
             if values.shape[1] == 1:
                 splines[term] = learning.learn_spline(term, finite)
-        levels = {columns: summary.levels() for columns, summary in zip(self.needs.factors, self.groups, strict=True)}
+        learned_levels = [Levels.learn(group.columns)[0] for group in self.groups]
+        levels = dict(zip(self.needs.factors, learned_levels, strict=True))
         frame, known = self.frame(), LearnedBefore(transforms, splines, levels)
         reader, centred, _ = learning.learn_reader(parts, frame, np.ones(len(frame)), standardize, known)
         counts = tuple(self.categories[name].totals for name in reader.categories.names)

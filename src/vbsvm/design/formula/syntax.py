@@ -234,13 +234,9 @@ def _walk(text: str) -> Iterator[tuple[int, str, int]]:
     """Yield position, character and nesting depth; quoted text is deeper than any bracket."""
     depth, quote = 0, ""
     for i, char in enumerate(text):
-        if quote:
+        if quote or char in "\"'`":
             yield i, char, QUOTED_DEPTH
-            quote = "" if char == quote else quote
-            continue
-        if char in "\"'`":
-            quote = char
-            yield i, char, QUOTED_DEPTH
+            quote = "" if char == quote else quote or char
             continue
         depth -= char in _CLOSING
         if depth < 0:
