@@ -59,19 +59,7 @@ def cut(source):
     for k, (begin, end) in enumerate(pairwise(ends)):
         where = slice(begin, end)
         assert source._aligned(where) == where  # blocks begin at the same rows
-        incomplete = source.missing_inputs
-        parts.append(
-            replace(
-                source,
-                X=source.X[where],
-                y=source.y[where],
-                weights=source.weights[where],
-                groupings=tuple(replace(one, index=one.index[where]) for one in source.groupings),
-                missing_inputs=None if incomplete is None else incomplete.take(where),
-                candidates=None if source.candidates is None else source.candidates.take(where),
-                known_levels=_levels(source, first=k == 0),
-            )
-        )
+        parts.append(replace(source.take(where), known_levels=_levels(source, first=k == 0)))
     return Parts.of(*parts)
 
 

@@ -78,7 +78,10 @@ def take(
     if not names:
         raise ValueError("The data have no columns.")
     columns_by_name = {name: column(data, name) for name in columns or names[:1]}
-    _check_equal_lengths({name: len(values_of_column) for name, values_of_column in columns_by_name.items()})
+    first, n_rows = next((name, len(cells)) for name, cells in columns_by_name.items())
+    for name, cells in columns_by_name.items():
+        if len(cells) != n_rows:
+            raise ValueError(f"Column {name!r} has {len(cells)} values, and column {first!r} has {n_rows}.")
     frame = pd.DataFrame(columns_by_name)[list(columns)]
     if kept is not None:
         frame = frame.take(kept)
@@ -96,14 +99,6 @@ def check_column(names: list[str], name: str | None) -> None:
 def missing_rows(data: Any, columns: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
     """Mask of missing values by column."""
     return {name: column(data, name).isna().to_numpy() for name in columns}
-
-
-def _check_equal_lengths(lengths: dict[str, int]) -> None:
-    """Raise if columns differ in length."""
-    first, n_rows = next(iter(lengths.items()))
-    for name, length in lengths.items():
-        if length != n_rows:
-            raise ValueError(f"Column {name!r} has {length} values, and column {first!r} has {n_rows}.")
 
 
 def _read(column: Any, may_miss: bool) -> Any:

@@ -154,10 +154,7 @@ def column_ranges(X: NDArray[np.floating], weights: Array) -> Range:
 
 
 def _long_lines(block: NDArray[np.floating]) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-    """Reshape rows to long lines of several rows each, plus the remaining rows, for fast loops.
-
-    Without lines where rows do not lie one after another in memory.
-    """
+    """Rows as long lines of several rows, if they are contiguous, plus the remaining rows, for fast loops."""
     n_rows, n_columns = block.shape
     width = max(1, LINE // max(n_columns, 1))
     n_lines = n_rows // width if block.flags.c_contiguous else 0

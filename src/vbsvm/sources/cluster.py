@@ -1,10 +1,8 @@
 """A Dask cluster: compute partitions, map functions over futures, and sum results; and helpers for Dask collections.
 
 Whatever is held in workers is a future whose task the scheduler knows: what is lost with a worker is computed again.
-Sums are added in a tree whose shape depends on the number of terms alone, so they have the same bits whichever worker
-formed which term. Messages and sums travel packed: arrays that a network delivers begin anywhere in memory, and vector
-instructions would add them in another order. They are pickled, as Dask does with all tasks: whoever uses a cluster
-trusts it. Nothing of this is ever written to a file.
+Messages and sums are pickled, as Dask does with all tasks: whoever uses a cluster trusts it. Nothing of this is ever
+written to a file.
 """
 
 import asyncio
@@ -95,9 +93,7 @@ class Cluster:
     def compute(self, delayed: Sequence[Any]) -> list[Any]:
         """Compute delayed partitions; return their futures."""
         futures = self._client.compute(list(delayed), retries=RETRIES)
-        self._partitions = [
-            ref(future) for future in futures
-        ]  # weak references: workers free what is not used elsewhere
+        self._partitions = [ref(future) for future in futures]  # workers free what is not used elsewhere
         return futures
 
     def map(self, function: Callable[..., Any], *things: Sequence[Any], what: str = "part") -> list[Any]:

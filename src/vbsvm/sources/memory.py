@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base.arrays import Array, block_rows
+from vbsvm.base.arrays import Array, RowSelection, block_rows
 from vbsvm.base.cached import cached_property
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe, weighted_rows
@@ -198,15 +198,23 @@ class Memory(BlockSource):
         """Stratified sample of n rows with weights that add up to those of all rows, or None."""
         if self.pages is not None or self.in_parts or not self.plain:
             return None
-        position = np.arange(n_rows) + np.random.default_rng(0).random(
-            n_rows
-        )  # random, as the order of the rows may be periodic
-        row_index = (position * (len(self.X) / n_rows)).astype(np.intp)
-        weights = self.weights[row_index]
-        if not weights.any():
-            return None
-        weights = weights * (self.weights.sum() / weights.sum())
-        return replace(self, X=self.X[row_index], y=self.y[row_index], weights=weights)
+        shift = np.random.default_rng(0).random(n_rows)  # random, as the order of the rows may be periodic
+        row_index = ((np.arange(n_rows) + shift) * (len(self.X) / n_rows)).astype(np.intp)
+        sample = self.take(row_index)
+        total = sample.weights.sum()
+        return replace(sample, weights=sample.weights * (self.weights.sum() / total)) if total > 0 else None
+
+    def take(self, which: RowSelection) -> "Memory":
+        """Some of the rows, or copies of them."""
+        return replace(
+            self,
+            X=self.X[which],
+            y=self.y[which],
+            weights=self.weights[which],
+            groupings=tuple(grouping.take(which) for grouping in self.groupings),
+            missing_inputs=None if self.missing_inputs is None else self.missing_inputs.take(which),
+            candidates=None if self.candidates is None else self.candidates.take(which),
+        )
 
     def replicated(self) -> "Memory":
         """Replicate each row by its weight, which must be a whole number."""
@@ -227,23 +235,15 @@ class Memory(BlockSource):
         if (counts == 1).all():
             return self
         row_index = np.repeat(np.arange(len(counts)), counts)
-        candidates = None
+        row = None
         if self.candidates is not None:  # each copy of a row has candidates of its own, side by side
             copy = np.concatenate([np.arange(count) for count in counts])
             order = np.lexsort((row_index, copy, self.candidates.row[row_index]))
             row_index, copy = row_index[order], copy[order]
             pairs = np.stack([self.candidates.row[row_index], copy], axis=1)
             _, row = np.unique(pairs, axis=0, return_inverse=True)
-            candidates = replace(self.candidates.take(row_index), row=row)
-        return replace(
-            self,
-            X=self.X[row_index],
-            y=self.y[row_index],
-            weights=np.broadcast_to(1.0, len(row_index)),
-            groupings=tuple(grouping.take(row_index) for grouping in self.groupings),
-            missing_inputs=None if self.missing_inputs is None else self.missing_inputs.take(row_index),
-            candidates=candidates,
-        )
+        copies = replace(self.take(row_index), weights=np.broadcast_to(1.0, len(row_index)))
+        return copies if copies.candidates is None else replace(copies, candidates=replace(copies.candidates, row=row))
 
 
 @final

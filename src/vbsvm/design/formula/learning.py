@@ -60,9 +60,8 @@ def learn(
 ) -> tuple[Reader, NDArray[np.bool_], Encoded]:
     """Learn a reader without scales; also return which columns are centred, and the encoded data.
 
-    The frame's index numbers rows in errors.
-
-    ``sampler`` draws missing values of columns that do not enter linearly; None rejects them.
+    The frame's index numbers rows in errors. ``sampler`` draws missing values of columns that do not enter linearly;
+    None rejects them.
     """
     reader, centred, encoded = learn_reader(parts, frame, weights, standardize)
     masks = missing_masks(frame)

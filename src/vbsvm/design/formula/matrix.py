@@ -171,10 +171,7 @@ def _evaluated(formula: str) -> list[str]:
 
 
 def _calculable(formula: str, frame: "pd.DataFrame") -> "pd.DataFrame":
-    """The frame with floats in columns used in calculations: small integers would wrap around.
-
-    Columns that are categories stay what they are.
-    """
+    """The frame with floats in columns of calculations, not of categories: small integers would wrap around."""
     columns = {expression: columns_in(expression, list(frame.columns)) for expression in _evaluated(formula)}
     labels = {name for expression, names in columns.items() if expression.startswith("C(") for name in names}
     used = {name for names in columns.values() for name in names} - labels
@@ -183,10 +180,7 @@ def _calculable(formula: str, frame: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def _check_n_columns(formula: str, frame: "pd.DataFrame", categories: Mapping[str, Sized]) -> None:
-    """Raise if the formula would have too many columns, before any is formed.
-
-    ``categories`` are levels that were learned; those of other expressions are counted in the frame.
-    """
+    """Raise if there would be too many columns; levels not in ``categories`` are counted in the frame."""
     widths: dict[str, int] = {}
     total = 0
     for term in parse_terms(formula):

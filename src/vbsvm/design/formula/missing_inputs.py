@@ -66,7 +66,11 @@ class Linear:
             size = np.where(np.isfinite(column), np.abs(column), 0.0)
             row = int(size.argmax())
             if size[row] > 0:
-                reference |= {name: _scalar(frame[name].iloc[row]) for name in variable.columns}
+                of_row = {name: frame[name].iloc[row] for name in variable.columns}
+                reference |= {
+                    name: float(value) if isinstance(value, numbers.Real | np.bool_) else value
+                    for name, value in of_row.items()
+                }
             elif (variable.expression,) == variable.columns:
                 reference[variable.expression] = 1.0
             elif variable.links:
@@ -274,11 +278,6 @@ def _first_of(which: NDArray[np.bool_], rows: NDArray[np.intp]) -> str:
     """Number of the first of these rows, and how many there are."""
     first, *others = np.unique(rows[which])
     return f"{first} (one of {len(others) + 1} such rows of {len(np.unique(rows))})" if others else str(first)
-
-
-def _scalar(value: Any) -> Any:
-    """A value in a type that model files know."""
-    return float(value) if isinstance(value, numbers.Real | np.bool_) else value
 
 
 def learn_linear(

@@ -6,7 +6,7 @@ are literals of a moderate size. So nothing that passes can run code, or take me
 
 import ast
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from formulaic.utils.code import sanitize_variable_names
@@ -70,13 +70,9 @@ def width_of(expression: str) -> int:
         return 1
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _BASES):
         return 1
-    given = dict(zip(_BASES[node.func.id], node.args[1:], strict=False))
-    given |= {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
-    sizes = [
-        size_node.value if isinstance(size_node, ast.Constant) else len(getattr(size_node, "elts", ()))
-        for size_node in given.values()
-    ]
-    return sum(size for size in sizes if type(size) is int) + MAX_DEGREE
+    values = [_literal(value) for _, value in _settings(_BASES[node.func.id], node.args[1:], node.keywords)]
+    sizes = [len(value) if isinstance(value, list | tuple) else value for value in values]
+    return sum(size for size in sizes if type(size) is int and size > 0) + MAX_DEGREE
 
 
 class _Check:
@@ -145,25 +141,28 @@ class _Check:
         """Check a call and its settings; yield the columns of its first argument."""
         if function in self.data_columns:
             raise FormulaError(f"The column {function!r} hides the function of that name in {self.whole}: rename it.")
-        if not call.args or isinstance(call.args[0], ast.Starred):
+        first = call.args[0] if call.args else None
+        if first is None or isinstance(first, ast.Starred) or (function == "C" and not isinstance(first, ast.Name)):
             raise FormulaError(f"{function}(…) in {self.whole} takes a column.")
-        if function == "C" and not isinstance(call.args[0], ast.Name):
-            raise FormulaError(f"C(…) in {self.whole} takes a column.")
         names = _SETTINGS[function]
         n_positional = 1 if function == "C" else len(names)
         if len(call.args) > 1 + n_positional or any(keyword.arg not in names for keyword in call.keywords):
             takes = f"a column and the settings {', '.join(names)}" if names else "one expression and no settings"
             raise FormulaError(f"{function}(…) in {self.whole} takes {takes}.")
-        settings = [
-            *zip(names, call.args[1:], strict=False),
-            *((keyword.arg, keyword.value) for keyword in call.keywords),
-        ]
+        settings = _settings(names, call.args[1:], call.keywords)
         if len(dict(settings)) < len(settings):
             raise FormulaError(f"A setting of {function}(…) in {self.whole} is given twice.")
         for name, setting in settings:
             _check_setting(name, setting, self.whole)
         _check_size(function, {name: _literal(setting) for name, setting in settings}, self.whole)
-        yield from self._number(call.args[0])
+        yield from self._number(first)
+
+
+def _settings(
+    names: Sequence[str], args: list[ast.expr], keywords: list[ast.keyword]
+) -> list[tuple[str | None, ast.expr]]:
+    """Names and values of settings, of which some are given by position."""
+    return [*zip(names, args, strict=False), *((keyword.arg, keyword.value) for keyword in keywords)]
 
 
 def _functions() -> str:
@@ -212,7 +211,7 @@ def _check_contrasts(name: str, call: ast.Call, whole: str) -> None:
     """Raise for settings of contrasts other than base, scale and scores."""
     known = {"treatment": ("base",), "sas": ("base",), "helmert": ("reverse", "scale"), "diff": ("backward",)}
     names = known.get(name, ("scores",) if name == "poly" else ())
-    settings = [*zip(names, call.args, strict=False), *((keyword.arg, keyword.value) for keyword in call.keywords)]
+    settings = _settings(names, call.args, call.keywords)
     rules = {"base": _is_label, "scores": _is_list(_is_number)}
     fits = len(call.args) <= len(names) and len(dict(settings)) == len(settings)
     if not (fits and all(key in names and rules.get(key, _is_flag)(_literal(value)) for key, value in settings)):

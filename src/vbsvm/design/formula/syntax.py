@@ -106,11 +106,12 @@ def _read(formula: str, data_columns: list[str], weights: str | None) -> Formula
     rest = [name for name in data_columns if name not in taken]
     fixed, splines, groups = [], [], []
     for sign, term in terms:
+        is_spline = bool(re.match(r"s\s*\(", term)) and _closes_at_end(term)
+        if sign == "-" and (term in bars or is_spline):
+            raise FormulaError(f"{clipped(term)} can't be taken away: leave it out.")
         if term in bars:
-            _check_plus(sign, term)
             groups += _read_bar(term, data_columns, rest)
-        elif re.match(r"s\s*\(", term) and _closes_at_end(term):
-            _check_plus(sign, term)
+        elif is_spline:
             splines.append(_read_spline(term))
         elif term == ".":
             fixed += [(sign, name) for name in in_backticks(rest)]
@@ -284,11 +285,6 @@ def _is_bar(term: str) -> bool:
             )
         raise FormulaError(f"(effects | group) must stand alone, joined to the rest by +; {clipped(term)} is not.")
     return False
-
-
-def _check_plus(sign: str, term: str) -> None:
-    if sign == "-":
-        raise FormulaError(f"{clipped(term)} can't be taken away: leave it out.")
 
 
 def _groups_of(term: str, data_columns: list[str]) -> list[tuple[str, ...]]:
