@@ -1,17 +1,16 @@
 """The text of a formula: what R, patsy and NumPy have is rewritten or gets a hint; and terms of its parts.
 
 Text is rewritten before the sandbox parses it, and terms are counted before formulaic expands them, which could take
-hours: nothing is evaluated. Also here: ``.``, which stands for columns.
+hours: nothing is evaluated. Also here: names of columns, and ``.``, which stands for columns.
 """
 
 import keyword
 import re
-import unicodedata
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import lru_cache
 from math import comb, inf
 from typing import Any, TypeVar
-from unicodedata import is_normalized
+from unicodedata import is_normalized, normalize
 
 from formulaic.errors import FormulaicError
 from formulaic.parser import DefaultFormulaParser
@@ -19,6 +18,7 @@ from formulaic.parser.types import ASTNode, Term, Token
 
 from vbsvm.design.values import did_you_mean, join_names
 
+# Functions of numbers, by the names that NumPy has for them.
 NUMBERS = frozenset(
     ("abs", "cos", "exp", "exp2", "exp10", "expm1", "log", "log1p", "log2", "log10", "sin", "sqrt", "tanh")
 )
@@ -28,8 +28,7 @@ _WORD = re.compile(r"[^\W\d]\w*(?:\.\w+)*")
 _QUOTED = r"`[^`]*`|'[^']*'|\"[^\"]*\""
 _TOKEN = re.compile(rf"{_QUOTED}|{_WORD.pattern}|\.?\d[\w.]*|%\s*in\s*%|%[%*/ox]*%|\s+|.", re.DOTALL)
 _SAME = {"factor": "C", "as.factor": "C", "as_factor": "C"}
-_CONTRASTS = {"Treatment": "contr.treatment", "Sum": "contr.sum", "Helmert": "contr.helmert", "Diff": "contr.diff"}
-_CONTRASTS["Poly"] = "contr.poly"
+_CONTRASTS = {name: f"contr.{name.lower()}" for name in ("Treatment", "Sum", "Helmert", "Diff", "Poly")}
 _HINTS = {
     **dict.fromkeys(("ns", "rcs"), "take s(x), whose size is inferred, or cr(x, df=4), a natural cubic spline"),
     **dict.fromkeys(
@@ -56,14 +55,6 @@ def clipped(text: str) -> str:
     return repr(text if len(text) <= 200 else f"{text[:199]}…")
 
 
-def not_text(name: object) -> str:
-    """Error message for a column name that is not text."""
-    return (
-        f"The column {name!r} has a name that is not text, and can't stand in a formula: name columns by text, as in "
-        "data.columns = data.columns.map(str)."
-    )
-
-
 def column_of(name: str, data_columns: list[str], what: str) -> str:
     """A column's name, with or without backticks, checked."""
     bare = name[1:-1] if len(name) > 1 and name[0] == name[-1] == "`" else name
@@ -71,7 +62,7 @@ def column_of(name: str, data_columns: list[str], what: str) -> str:
         raise FormulaError(f"A column may not be called {bare!r}, as the intercept is: rename it.")
     for column in data_columns:
         if not isinstance(column, str) and str(column) == bare:
-            raise FormulaError(not_text(column))
+            check_name(column)
     if bare not in data_columns:
         raise FormulaError(
             f"{what} must be a column; {clipped(bare)} is none of {join_names(data_columns)}."
@@ -89,8 +80,10 @@ def rewrite(text: str, columns: Container[str] = ()) -> str:
     """
     tokens: list[str] = []
     for token, following, functions in _scan(text):
-        if following == "(" and _WORD.fullmatch(token):
-            tokens.append(_function(token, tokens, functions))
+        if token in _CONTRASTS and functions and functions[-1] in ("C", *_SAME) and _is_setting(tokens):
+            tokens.append(_CONTRASTS[token])
+        elif following == "(" and _WORD.fullmatch(token):
+            tokens.append(_function(token))
         elif not functions:
             _check_sign(token)
             tokens.append(token)
@@ -101,7 +94,8 @@ def rewrite(text: str, columns: Container[str] = ()) -> str:
         elif _WORD.fullmatch(token):
             _check_normal(token)
             is_column = "." in token and token in columns
-            tokens.append(f"`{token}`" if is_column else _setting(token, following, tokens, functions))
+            is_base = token == "reference" and functions[-1] == "Treatment" and following.strip() in ("", "=")
+            tokens.append(f"`{token}`" if is_column else "base" if is_base else token)
         else:
             tokens.append(token)
     return "".join(tokens)
@@ -130,9 +124,12 @@ def in_backticks(columns: Sequence[str]) -> list[str]:
 
 
 def check_name(name: object) -> None:
-    """Reject names with characters that formulaic can't parse even in backticks."""
+    """Reject names that are not text, or have characters that formulaic can't parse even in backticks."""
     if not isinstance(name, str):
-        raise FormulaError(not_text(name))
+        raise FormulaError(
+            f"The column {name!r} has a name that is not text, and can't stand in a formula: name columns by text, as "
+            "in data.columns = data.columns.map(str)."
+        )
     if name in ("1", ".", "~", "") or "`" in name or name[-1] == "\\" or any(name.count(quote) % 2 for quote in "'\""):
         raise FormulaError(f"A column called {name!r} can't stand in a formula, which would misread it: rename it.")
 
@@ -152,23 +149,14 @@ def _scan(text: str) -> Iterator[tuple[str, str, list[str]]]:
         before = token
 
 
-def _function(name: str, before: Sequence[str], functions: Sequence[str]) -> str:
+def _function(name: str) -> str:
     """Name of a function in formulas."""
     _check_normal(name)
-    if functions and functions[-1] in ("C", *_SAME) and name in _CONTRASTS:
-        return _CONTRASTS[name] if _is_setting(before) else name
     if (bare := re.sub(r"^(np|numpy)\.", "", name)) in NUMBERS:
         return bare
     if name in _HINTS:
         raise FormulaError(f"{name}(…) is not a function of formulas here: {_HINTS[name]}.")
     return _SAME.get(name, name)
-
-
-def _setting(name: str, following: str, before: Sequence[str], functions: Sequence[str]) -> str:
-    """Name of a setting inside a function call."""
-    if functions[-1] in ("C", *_SAME) and name in _CONTRASTS and _is_setting(before):
-        return _CONTRASTS[name]
-    return "base" if name == "reference" and functions[-1] == "Treatment" and following.strip() in ("", "=") else name
 
 
 def _is_setting(before: Sequence[str]) -> bool:
@@ -190,7 +178,7 @@ def _evaluated(quoted: str) -> str:
 
 def _check_normal(name: str) -> None:
     """Reject a name that Python normalises to another one, where it is evaluated."""
-    normal = unicodedata.normalize("NFKC", name)
+    normal = normalize("NFKC", name)
     if normal != name:
         raise FormulaError(
             f"{name!r} has letters that are read as {normal!r} within functions, and would be taken for that: rename "
