@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import attrgetter, methodcaller
-from typing import Any, ClassVar, TypeVar, final
+from typing import Any, Final, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,8 +68,8 @@ class Distributed:
     parts: tuple[Any, ...]
     template: Memory
     n_rows: int
-    rows_resident: ClassVar[bool] = False  # each pass is a network round trip
-    drawn_covariance: ClassVar[bool] = False
+    rows_resident: Final = False  # each pass is a network round trip
+    drawn_covariance: Final = False
 
     @staticmethod
     def from_memories(cluster: Cluster, memories: Sequence[Any], template: Memory) -> "Distributed":

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Self, TypeVar, final
+from typing import Any, Final, Self, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,8 +102,8 @@ class NewAndPastRows:
 
     rows: Memory
     past: PastRows
-    rows_resident: ClassVar[bool] = False  # past rows are gone
-    drawn_covariance: ClassVar[bool] = False
+    rows_resident: Final = False  # past rows are gone
+    drawn_covariance: Final = False
 
     @property
     def n_rows(self) -> int:

@@ -212,7 +212,7 @@ def _check_contrasts(name: str, call: ast.Call, whole: str) -> None:
     known = {"treatment": ("base",), "sas": ("base",), "helmert": ("reverse", "scale"), "diff": ("backward",)}
     names = known.get(name, ("scores",) if name == "poly" else ())
     settings = _settings(names, call.args, call.keywords)
-    rules = {"base": _is_label, "scores": _is_list(_is_number)}
+    rules: dict[str | None, Callable[[Any], bool]] = {"base": _is_label, "scores": _is_list(_is_number)}
     fits = len(call.args) <= len(names) and len(dict(settings)) == len(settings)
     if not (fits and all(key in names and rules.get(key, _is_flag)(_literal(value)) for key, value in settings)):
         raise FormulaError(f"contr.{name} in {whole} takes {' and '.join(names) if names else 'no settings'}.")
