@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, final
 from vbsvm.base.printing import bar
 from vbsvm.base.settings import Parameters, check_flag
 from vbsvm.design.values import join_names, renumbered
-from vbsvm.sources.files_text import NOTHING, NUMBERS, PACKED, TRUTH, WHOLE_NUMBERS, Text
+from vbsvm.sources.files_text import NOTHING, NUMBERS, PACKED, TRUTH, WHOLE_NUMBERS, Text, check_different
 from vbsvm.sources.files_text import TEXT as HOLDS_TEXT
 
 if TYPE_CHECKING:
@@ -48,12 +48,9 @@ class Parquet:
         with _explained_errors(path), _parquet().ParquetFile(path) as file:
             schema, n_rows = file.schema_arrow, file.metadata.num_rows
             index = (schema.pandas_metadata or {}).get("index_columns", [])
-            names = [name for name in schema.names if name not in index]
-            twice = [name for name in names if names.count(name) > 1]
-            types = {name: _type_name(schema.field(name).type) for name in names if name not in twice}
-        if twice:
-            raise ValueError(f"{path} has two columns named {twice[0]!r}: rename one.")
-        return Parquet(path, types, n_rows)
+            columns = [(one.name, _type_name(one.type)) for one in schema if one.name not in index]
+        check_different(str(path), [name for name, _ in columns])
+        return Parquet(path, dict(columns), n_rows)
 
     def pieces(self, columns: Sequence[str], n_rows: int) -> "Iterator[pd.DataFrame]":
         """Yield these columns in pieces of n rows."""
