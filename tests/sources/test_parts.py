@@ -9,6 +9,7 @@ import pytest
 
 from parts import Parts
 from vbsvm import VBSVC, GaussianImputation, Gibbs, LaplaceZero, Model, NotAtRandom, Variational
+from vbsvm.inference import chains
 from vbsvm.missing.categories import LevelCounts
 from vbsvm.sources import memory
 
@@ -71,6 +72,7 @@ def _levels(source, *, first):
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     monkeypatch.setattr(memory.Memory, "_block_rows", lambda self: BLOCK)
+    monkeypatch.setattr(chains, "WORTH_A_PROCESS", np.inf)  # other processes have blocks of the usual size
 
 
 @pytest.mark.parametrize("name", TASKS)
