@@ -25,6 +25,7 @@ from vbsvm.api.task import Task, build_problem, check_variational
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import check_flag
 from vbsvm.design.columns import Encoded
+from vbsvm.design.frames import check_in_memory
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.imputation import with_index
@@ -37,7 +38,6 @@ from vbsvm.results.comparison.left_out import LeftOutPredictions
 from vbsvm.results.effects.marginal import AverageEffects, Subject, subject_of
 from vbsvm.results.effects.rows import GivenRows, TableColumns, TableRows
 from vbsvm.results.fit import Fit
-from vbsvm.sources.cluster import check_in_memory
 from vbsvm.sources.files import Files
 from vbsvm.storage.atomic import check_path
 

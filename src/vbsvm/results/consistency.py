@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.printing import ignore_warnings
+from vbsvm.design.candidates import DrawnColumns
 from vbsvm.design.columns import UNSEEN, Encoded, FactorPlan, Plan, group_labels
 from vbsvm.design.formula import syntax
-from vbsvm.design.formula.expansion import DrawnColumns
 from vbsvm.design.formula.matrix import Matrix
 from vbsvm.design.formula.reader import Reader
-from vbsvm.design.formula.sandbox import FormulaError
 from vbsvm.design.formula.syntax import FormulaParts
-from vbsvm.design.formula.terms import names_in
+from vbsvm.design.formula.terms import FormulaError, names_in
 from vbsvm.design.scaling import Recipe
 from vbsvm.inference.covariance.kinds import KINDS, WAYS
 from vbsvm.inference.gibbs import Sample

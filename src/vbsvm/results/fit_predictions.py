@@ -28,9 +28,8 @@ from vbsvm.results import prediction
 from vbsvm.results.covariance import score_posterior
 from vbsvm.results.prediction import Scores
 from vbsvm.sources import cluster as collections
-from vbsvm.sources.files import PARQUET, Files
+from vbsvm.sources.files import PARQUET, Files, ParquetWriter
 from vbsvm.sources.files import TEXT as ENDINGS
-from vbsvm.sources.files_parquet import ParquetWriter
 from vbsvm.sources.files_text import TEXT, TRUTH, WHOLE_NUMBERS
 from vbsvm.storage.atomic import atomic_write
 
@@ -117,7 +116,7 @@ METHODS: "dict[str, tuple[str, Callable[[Fit], NDArray[Any]], Callable[[Fit, Enc
 def evaluate(fit: "Fit", method: str, data: Any, new_groups: str) -> Any:
     """Result of a prediction method for rows; lazy for Dask collections."""
     name, empty, compute = METHODS[method]
-    if not collections.is_collection(data):
+    if not frames.is_collection(data):
         return compute(fit, read(fit, data, new_groups))
     if collections.is_array(data):
         raise TypeError("data must be a data frame with named columns; got a dask array.")

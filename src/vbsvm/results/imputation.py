@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import check_whole, read_seed
 from vbsvm.design import frames
-from vbsvm.design.candidates import Candidates
+from vbsvm.design.candidates import Candidates, Draws
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.missing.imputation import Population, ProperDraw, impute, with_index
 from vbsvm.missing.model import input_model
@@ -25,7 +25,7 @@ from vbsvm.results.tables import like
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vbsvm.design.formula.expansion import Categories, Draws
+    from vbsvm.design.formula.missing_inputs import Categories
     from vbsvm.design.formula.reader import Reader
     from vbsvm.results.fit import Fit
 
@@ -57,7 +57,7 @@ def completed_tables(fit: "Fit", data: Any, n: int, y: Any, random_state: Any) -
         proposed = None
         if encoded.candidates is not None and encoded.candidates.draws is not None:
             rows = reader.select(data)
-            proposed = reader.proposed_draws(rows, rng)
+            proposed = reader.draws(rows, rng)
             encoded = reader.encode(rows, proposed)
         table, completed, candidates = encoded.table, frame, encoded.candidates
         if candidates is not None:
@@ -219,7 +219,7 @@ def _expected_drawn(reader: "Reader", data: Any) -> "tuple[pd.DataFrame, pd.Data
     means = frame[names].astype(np.float64).to_numpy(na_value=np.nan).copy()
     spreads = np.zeros_like(means)
     if lost.any():
-        values = reader.expected_draws(frame).values
+        values = reader.draws(frame).values
         means[lost] = np.where(missing[lost], values.mean(axis=0), means[lost])
         spreads[lost] = np.where(missing[lost], values.std(axis=0), 0.0)
     return pd.DataFrame(means, columns=pd.Index(names)), pd.DataFrame(spreads, columns=pd.Index(names))

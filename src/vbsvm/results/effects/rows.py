@@ -13,9 +13,8 @@ from scipy.sparse import issparse
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames, one_hot
 from vbsvm.design.columns import UNSEEN, Encoded, FactorPlan, group_labels
-from vbsvm.design.frames import check_column
+from vbsvm.design.frames import check_column, check_in_memory
 from vbsvm.design.values import did_you_mean, join_names
-from vbsvm.sources.cluster import check_in_memory
 
 if TYPE_CHECKING:
     import pandas as pd
