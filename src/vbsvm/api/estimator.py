@@ -252,6 +252,15 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         """
         return prediction.probabilities(self._log_odds(X))
 
+    def predict_interval(self, X: ArrayLike, level: float = 0.95) -> "pd.DataFrame":
+        """Probability of ``classes_[1]`` of each row with an interval for it, for two classes; see ``Fit``.
+
+        ``estimate`` is that of ``predict_proba``, whose limits for support vector machines apply here, too.
+        """
+        if len(self._fits) > 1:
+            raise ValueError("predict_interval is only available for two classes: fit one class against the rest.")
+        return fit_predictions.predict_interval(self.fit_[0], self._read(X), self.predict_proba(X), X, level)
+
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Logarithms of ``predict_proba``, which are finite also where a probability is too small for a number."""
         return prediction.log_probabilities(self._log_odds(X))

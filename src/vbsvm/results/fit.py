@@ -31,6 +31,7 @@ from vbsvm.results.history import Facts, History, Traces, WorstMixing
 from vbsvm.results.notes import noted
 from vbsvm.results.posterior import Posterior, posterior_of
 from vbsvm.results.training_rows import TrainingRows
+from vbsvm.sources.cluster import check_in_memory
 from vbsvm.storage.atomic import check_path
 from vbsvm.storage.codec import public_fields
 
@@ -340,6 +341,26 @@ class Fit(AverageEffects):
         averaged over their possible values.
         """
         return predictions.evaluate(self, "predict_proba", data, new_groups)
+
+    def predict_interval(self, data: Any, level: float = 0.95, *, new_groups: str = "population") -> Any:
+        """Probability of the second class of each observation, with an interval for it.
+
+        ``estimate`` is that of ``predict_proba``. The interval contains the probability of an observation with these
+        predictors: in a known group with the random effects of that group, in a new group with effects that may be any.
+        It answers how sure the estimate is, and not which class the observation will have.
+
+        Parameters
+        ----------
+        data : data frame
+            Observations, as for ``predict``.
+        level : float, default 0.95
+            Level of the intervals.
+        new_groups : {"population", "error"}, default "population"
+            What is done with groups that were not seen in fit, as in ``predict``.
+        """
+        check_in_memory(data=data)
+        encoded = predictions.read(self, data, new_groups)
+        return predictions.predict_interval(self, encoded, self.predict_proba(encoded), data, level)
 
     def predict_files(
         self,

@@ -17,14 +17,16 @@ from numpy.typing import NDArray
 from scipy.special import log_expit
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.settings import check_level
 from vbsvm.design import frames
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.columns import Encoded
 from vbsvm.design.formula.missing_inputs import columns_in
 from vbsvm.design.values import did_you_mean, join_names
 from vbsvm.missing.categories import FixedLevels, LevelDistributions
+from vbsvm.missing.imputation import with_index
 from vbsvm.missing.model import MissingModel
-from vbsvm.results import prediction
+from vbsvm.results import prediction, tables
 from vbsvm.results.covariance import score_posterior
 from vbsvm.results.prediction import Scores
 from vbsvm.sources import cluster as collections
@@ -77,6 +79,20 @@ def odds_scores(fit: "Fit", encoded: Encoded) -> Scores:
 def score_moments(fit: "Fit", encoded: Encoded) -> Scores:
     """Means and variances of scores, by the covariance shown in tables."""
     return _average(fit, prediction.score_moments(fit, encoded, score_posterior(fit).state), encoded)
+
+
+def predict_interval(fit: "Fit", encoded: Encoded, proba: Array, data: Any, level: float) -> Any:
+    """Table of each row's probability of the second class with its interval; of the type of the user's data."""
+    import pandas as pd
+
+    check_level("predict_interval", level)
+    lower, upper = prediction.probability_interval(score_moments(fit, encoded), fit._link, level)
+    table = with_index(pd.DataFrame({"estimate": proba[:, 1], "lower": lower, "upper": upper}), data)
+    sampled = "draws" if fit.posterior.by_draws else "the posterior's curvature"
+    link = "" if fit.spec.likelihood.normalised else ", with the link from decision values to probabilities fixed"
+    note = f'Probability of "{fit.classes[1]!s}" of each observation; intervals by {sampled}{link}.'
+    table.attrs = {"level": level, "note": note}
+    return tables.like(data, table)
 
 
 def _average(fit: "Fit", scores: Scores, encoded: Encoded) -> Scores:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
-from scipy.special import expit, log_expit, log_softmax, ndtr, softmax
+from scipy.special import expit, log_expit, log_softmax, ndtr, ndtri, softmax
 
 from vbsvm.base.arrays import Array, block_rows, single_threaded_blas
 from vbsvm.base.distributions import MIDPOINTS
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 Link = Calibration | PosteriorMean
 # Multipliers that have no divisor in common with the number of quantiles.
 LATTICE = (1, 2, 4, 5, 7, 8)
+# Steps of the search for a quantile of a mixture.
+BISECTIONS = 60
 
 
 @final
@@ -240,6 +242,30 @@ def probabilities(log_odds: Array) -> Array:
 def log_probabilities(log_odds: Array) -> Array:
     """Log probabilities, finite even if probabilities underflow."""
     return log_expit(_of_both(log_odds)) if log_odds.shape[1] == 1 else log_softmax(log_odds, axis=1)
+
+
+def probability_interval(scores: Scores, link: Link | None, level: float) -> tuple[Array, Array]:
+    """Ends of the interval of each row's probability of the second class: the link at quantiles of its score."""
+    known = np.zeros_like(scores.mean)
+    lower, upper = (
+        probabilities(log_odds([Scores(_quantile(scores, chance), known, known)], [link]))[:, 1]
+        for chance in (0.5 - 0.5 * level, 0.5 + 0.5 * level)
+    )
+    return lower, upper
+
+
+def _quantile(scores: Scores, chance: float) -> Array:
+    """Quantile of each row's score: normal, or with a new group a mixture over the variances of its effects."""
+    variances = scores.variance[:, None] + (0.0 if scores.departures is None else scores.departures)
+    sd = np.sqrt(np.minimum(np.maximum(variances, 0.0), calibration.LARGEST_VARIANCE))
+    ends = float(ndtri(chance)) * sd
+    low, high = ends.min(axis=1), ends.max(axis=1)
+    for _ in range(BISECTIONS if sd.shape[1] > 1 else 0):
+        middle = 0.5 * (low + high)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            below = np.nanmean(ndtr(middle[:, None] / sd), axis=1) < chance
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return scores.mean + 0.5 * (low + high)
 
 
 def _of_both(log_odds: Array) -> Array:
