@@ -13,6 +13,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.settings import check_level
 from vbsvm.design.columns import Plan
+from vbsvm.design.frames import check_in_memory
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.loop import OptimizeResult, Status
 from vbsvm.missing.imputation import MissingPatterns, Population, mean_and_covariance, with_index
@@ -31,7 +32,6 @@ from vbsvm.results.history import Facts, History, Traces, WorstMixing
 from vbsvm.results.notes import noted
 from vbsvm.results.posterior import Posterior, posterior_of
 from vbsvm.results.training_rows import TrainingRows
-from vbsvm.sources.cluster import check_in_memory
 from vbsvm.storage.atomic import check_path
 from vbsvm.storage.codec import public_fields
 
