@@ -139,8 +139,10 @@ class Predicted:
 def predicted(what: str, fit: Any, X: Any = None, y: Any = None, class_: Any = None) -> Predicted:
     """Predict rows whose class is known: X and y of an estimator, or the data of a model, outcome included.
 
-    Without rows, those of the fit, each as a fit without it would predict it.
+    Without rows, those of the fit, each as a fit without it would predict it. Predictions are returned as they are.
     """
+    if isinstance(fit, Predicted):
+        return fit
     if X is None:
         return _predicted_left_out(what, fit, class_)
     if hasattr(_last_step(fit)[0], "fit_"):

@@ -4,11 +4,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from vbsvm.plots.predictions import draw_calibration, draw_predictive
+from vbsvm.plots import predictions as figures
 from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report import checks
 from vbsvm.report.document import (
-    Block,
     Cell,
     Figures,
     Picture,
@@ -87,16 +86,9 @@ def section(
     """Errors compared with baselines, errors by class, and decision values."""
     if evaluation is None:
         return Section("How well it predicts", (Text(UNKNOWN),))
-    blocks: list[Block] = [
-        *map(Text, _about(fits, evaluation)),
-        _compared(evaluation, external, fits),
-        _by_class(evaluation),
-    ]
-    if len(fits) > 1:
-        blocks.append(_confusion(evaluation))
-    else:
-        blocks.append(_scores(predicted[0], "f0"))
-    return Section("How well it predicts", tuple(blocks))
+    last = _confusion(evaluation) if len(fits) > 1 else _scores(predicted[0], "f0")
+    about = map(Text, _about(fits, evaluation))
+    return Section("How well it predicts", (*about, _compared(evaluation, external, fits), _by_class(evaluation), last))
 
 
 def _about(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[str]:
@@ -183,39 +175,32 @@ def _scores(rows: Predicted, key: str) -> Picture:
         f"{key}-scores",
         f"Distributions of the scores {source}of {rows.classes[0]} and {rows.classes[1]}.",
         f"Scores {source}by class: right of 0 rows are called {rows.classes[1]}.",
-        lambda ax: draw_predictive(rows, ax),
+        lambda ax: figures.predictive(rows, ax=ax),
     )
 
 
 def calibration(fits: Sequence[Fit], evaluation: Evaluation, found: Sequence[Predicted]) -> Section:
     """Whether probabilities are frequencies, class by class."""
-    how = (
-        "Probabilities of left-out rows"
-        if evaluation.left_out
-        else "Probabilities of the rows that the report was given"
+    rows = "left-out rows" if evaluation.left_out else "the rows that the report was given"
+    text = (
+        f"Probabilities of {rows}, beside the shares that were observed. Where the curve is above the diagonal, the "
+        "class is more common than predicted."
     )
-    learned = ""
     approximate = evaluation.left_out and evaluation.rows.method.startswith(leave_one_out.APPROXIMATE)
     if approximate and not fits[0].spec.likelihood.normalised:
-        learned = (
+        text += (
             " The link from scores to probabilities, of two parameters, was learned from the same left-out scores: "
             "that the slope is near 1 is no surprise, and the shape of the curve tells more."
         )
-    blocks: list[Block] = [
-        Text(
-            f"{how}, beside the shares that were observed. Where the curve is above the diagonal, the class is more "
-            f"common than predicted.{learned}"
-        ),
-        *checks.calibration_checks(evaluation, found),
-    ]
-    for k, one in enumerate(found):
-        blocks.append(
-            picture(
-                f"f{k}-calibration",
-                f"Observed share of {one.classes[1]} against its predicted probability.",
-                f"Calibration for {one.classes[1]}{', left-out rows' if one.left_out else ''}: a smooth curve with its "
-                "95 % band, points for ten bins, and the distribution of the rows at the edges.",
-                lambda ax, one=one: draw_calibration(one, ax),
-            )
-        )
-    return Section("Calibration", tuple(blocks))
+    pictures = [_calibration_curve(rows_of_class, f"f{k}") for k, rows_of_class in enumerate(found)]
+    return Section("Calibration", (Text(text), *checks.calibration_checks(evaluation, found), *pictures))
+
+
+def _calibration_curve(rows: Predicted, key: str) -> Picture:
+    return picture(
+        f"{key}-calibration",
+        f"Observed share of {rows.classes[1]} against its predicted probability.",
+        f"Calibration for {rows.classes[1]}{', left-out rows' if rows.left_out else ''}: a smooth curve with its "
+        "95 % band, points for ten bins, and the distribution of the rows at the edges.",
+        lambda ax: figures.calibration(rows, ax=ax),
+    )

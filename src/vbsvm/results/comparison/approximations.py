@@ -249,7 +249,9 @@ def pool(fits: Sequence[Any], covariance: str | None = None) -> Pooled:
     covariance : str, default None
         Which spreads of the fits; see ``Fit.summary``. The default is that of their tables.
     """
-    models = [_binary_fit(fit) for fit in _check_fits(fits)]
+    models = [_binary_fit(fit) for fit in fits]
+    if len(models) < 2:
+        raise ValueError(f"pool: at least two fits are needed; got {len(models)}.")
     tables = [fit.summary(covariance=covariance) for fit in models]
     names = tuple(map(str, tables[0].index))
     for k, (fit, table) in enumerate(zip(models, tables, strict=True)):
@@ -288,13 +290,6 @@ def rubin(names: tuple[str, ...], estimates: Array, variances: Array, complete_d
     return Pooled(names, m, estimates.mean(axis=0), within, between, degrees, np.where(added > 0, missing, 0.0))
 
 
-def _check_fits(fits: Sequence[Any]) -> list[Any]:
-    models = list(fits)
-    if len(models) < 2:
-        raise ValueError(f"pool: at least two fits are needed; got {len(models)}.")
-    return models
-
-
 def _binary_fit(fit: Any) -> Fit:
     """The single fit of a binary model; raise for other objects and for several classes."""
     fits = [fit] if isinstance(fit, Fit) else getattr(fit, "fit_", None)
@@ -306,4 +301,4 @@ def _binary_fit(fit: Any) -> Fit:
 
 
 def _n_rows(fit: Fit) -> int:
-    return 0 if fit.facts is None else sum(fit.facts.rows)
+    return 0 if fit.facts is None else fit.facts.n_rows

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,15 +35,6 @@ ABOUT_BOUND = (
     "effects by it: it depends on the width of their prior, whatever the data say, and under a flat prior such as "
     "Normal(1e8) each further column costs at least ½ log 1e8, about 9."
 )
-
-
-@runtime_checkable
-class LeftOutPredictor(Protocol):
-    """Protocol of fits, estimators and cross-validations: anything with left-out predictions."""
-
-    def left_out_predictions(self) -> LeftOutPredictions:
-        """Predictions of each row by a fit without it."""
-        ...
 
 
 @final
@@ -178,7 +169,7 @@ def _collect(models: Any, refits: int | None) -> dict[str, LeftOutPredictions]:
     if not models:
         raise ValueError("compare_models: the dict is empty; give it models by name, such as {'a': fit1, 'b': fit2}.")
     for name, model in models.items():
-        if not isinstance(model, LeftOutPredictor) or isinstance(model, type):
+        if not hasattr(model, "left_out_predictions") or isinstance(model, type):
             raise TypeError(
                 f"compare_models takes fits of a Model, fitted estimators or results of cross_validate; {name!r} "
                 f"is {type(model).__name__}."

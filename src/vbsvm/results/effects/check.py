@@ -191,12 +191,10 @@ class KnownRows:
         column = self.rows.column(name)
         if is_discrete(self.rows, name):
             codes, levels = pd.factorize(column, sort=True)
-            return codes.astype(np.intp), [f"{name} is {_format_level(level)}" for level in levels]
+            return codes.astype(np.intp), [
+                f"{name} is {level:g}" if isinstance(level, float) else f"{name} is {level!s}" for level in levels
+            ]
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
         codes = quantile_bins(values)
         ends = [values[codes == k] for k in range(int(codes.max()) + 1)]
         return codes, [f"{name} is {values_of_part.min():.4g} to {values_of_part.max():.4g}" for values_of_part in ends]
-
-
-def _format_level(level: Any) -> str:
-    return f"{level:g}" if isinstance(level, float) else str(level)
