@@ -97,31 +97,24 @@ def _log_odds(fit: "Fit", encoded: Encoded) -> Array:
     return prediction.log_odds([odds_scores(fit, encoded)], [fit._link])
 
 
-# By method: the name of a series of results, the result without rows, and that for rows.
-METHODS: "dict[str, tuple[str, Callable[[Fit], NDArray[Any]], Callable[[Fit, Encoded], NDArray[Any]]]]" = {
-    "decision_function": ("score", lambda _: np.empty(0), lambda fit, rows: mean_scores(fit, rows).mean),
-    "predict": ("class", lambda fit: fit.classes[:0], _classes),
-    "predict_proba": (
-        "probability",
-        lambda _: np.empty((0, 2)),
-        lambda fit, rows: prediction.probabilities(_log_odds(fit, rows)),
-    ),
-    "predict_log_proba": (
-        "log probability",
-        lambda _: np.empty((0, 2)),
-        lambda fit, rows: prediction.log_probabilities(_log_odds(fit, rows)),
-    ),
+# By method: the name of a series of results, and the result for rows.
+METHODS: "dict[str, tuple[str, Callable[[Fit, Encoded], NDArray[Any]]]]" = {
+    "decision_function": ("score", lambda fit, rows: mean_scores(fit, rows).mean),
+    "predict": ("class", _classes),
+    "predict_proba": ("probability", lambda fit, rows: prediction.probabilities(_log_odds(fit, rows))),
+    "predict_log_proba": ("log probability", lambda fit, rows: prediction.log_probabilities(_log_odds(fit, rows))),
 }
 
 
 def evaluate(fit: "Fit", method: str, data: Any, new_groups: str) -> Any:
     """Result of a prediction method for rows; lazy for Dask collections."""
-    name, empty, compute = METHODS[method]
+    name, compute = METHODS[method]
     if not collections.is_collection(data):
         return compute(fit, read(fit, data, new_groups))
     if collections.is_array(data):
         raise TypeError("data must be a data frame with named columns; got a dask array.")
-    return PartitionMethod(method, name, fit.classes, empty(fit), {"new_groups": new_groups}).of(fit, data)
+    empty = fit.classes[:0] if method == "predict" else np.empty(0 if method == "decision_function" else (0, 2))
+    return PartitionMethod(method, name, fit.classes, empty, {"new_groups": new_groups}).of(fit, data)
 
 
 @final

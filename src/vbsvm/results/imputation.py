@@ -13,13 +13,7 @@ from vbsvm.design.columns import Encoded, Plan
 from vbsvm.missing.imputation import Population, ProperDraw, impute, with_index
 from vbsvm.missing.model import input_model
 from vbsvm.missing.rows import design_rows
-from vbsvm.results.fit_predictions import (
-    OF_ESTIMATOR,
-    candidate_log_probs,
-    label_log_probs,
-    level_distributions,
-    read,
-)
+from vbsvm.results.fit_predictions import OF_ESTIMATOR, candidate_log_probs, label_log_probs, level_distributions, read
 from vbsvm.results.tables import like
 
 if TYPE_CHECKING:

@@ -124,11 +124,11 @@ def _components(vb: Fit, gibbs: Fit) -> list[Pair]:
     pairs = []
     marginals = variance_components.marginals(vb.plan, vb.spec, vb.posterior.state)
     for marginal, component in zip(marginals, gibbs.traces.components(), strict=True):
-        if np.ptp(component.trace.draws) > 0:
+        if np.ptp(component.draws) > 0:
             if isinstance(marginal.distribution, InverseGamma | TabulatedVariance):
-                pairs.append(_sd_pair(component.trace, marginal.distribution))
+                pairs.append(_sd_pair(component, marginal.distribution))
             elif isinstance(marginal.distribution, Correlation):
-                pairs.append(_correlation_pair(component.trace, marginal.distribution))
+                pairs.append(_correlation_pair(component, marginal.distribution))
     return pairs
 
 

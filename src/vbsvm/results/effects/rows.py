@@ -267,11 +267,7 @@ class TableRows:
 
     @staticmethod
     def of(
-        columns: TableColumns,
-        table: Any,
-        members: NDArray[Any] | None,
-        kept: NDArray[np.intp] | None,
-        weights: Array,
+        columns: TableColumns, table: Any, members: NDArray[Any] | None, kept: NDArray[np.intp] | None, weights: Array
     ) -> "TableRows":
         """Rows of an encoded table; ``kept`` are the indices of rows with positive weight."""
         if issparse(table):
