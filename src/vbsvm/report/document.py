@@ -167,8 +167,9 @@ class Section:
     @property
     def below(self) -> list[Block]:
         """Wide and folded tables below the figure."""
-        tables = [block for block in self.blocks if isinstance(block, Table) and (block.wide or block.folded)]
-        return [] if self.picture is None else tables
+        if self.picture is None:
+            return []
+        return [block for block in self.blocks if isinstance(block, Table) and (block.wide or block.folded)]
 
     @property
     def words(self) -> list[Block]:

@@ -1,14 +1,18 @@
-"""Sections on predictive performance, compared with simple baselines, and on calibration."""
+"""Sections on predictive performance, compared with simple baselines, on calibration, and on average effects."""
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vbsvm.base import printing
+from vbsvm.base.printing import ReliabilityWarning, mute_warnings
 from vbsvm.plots import predictions as figures
 from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report import checks
 from vbsvm.report.document import (
     Cell,
+    Check,
     Figures,
     Picture,
     Section,
@@ -21,11 +25,14 @@ from vbsvm.report.document import (
     picture,
     share,
 )
-from vbsvm.report.evaluation import Evaluation
-from vbsvm.results.comparison import leave_one_out
+from vbsvm.report.evaluation import Evaluation, Owner
+from vbsvm.results.comparison import models
 from vbsvm.results.comparison.leave_one_out import LeftOutRows
-from vbsvm.results.comparison.left_out import LeftOutPredictions
+from vbsvm.results.comparison.models import LeftOutPredictions
 from vbsvm.results.fit import Fit
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 APPROXIMATE = (
     "Each row is predicted as a fit to the other rows would predict it. This is an approximation by one step from the "
@@ -101,7 +108,7 @@ def _about(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[str]:
     if fit.facts is not None and fit.facts.n_rows > n_rows:
         more = f" Of {fit.facts.n_rows} rows {n_rows} were looked at."
     yield _how(evaluation.rows) + (SAMPLED if fit.posterior.by_draws else "") + more
-    if fit.selects and evaluation.rows.method == leave_one_out.APPROXIMATE:
+    if fit.selects and evaluation.rows.method == models.APPROXIMATE:
         yield SELECTED
     if evaluation.rows.groups:
         yield GROUPED.format(max(evaluation.rows.groups, key=lambda name: int(evaluation.rows.groups[name].max())))
@@ -109,11 +116,11 @@ def _about(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[str]:
 
 def _how(rows: LeftOutRows) -> str:
     """How rows were left out."""
-    if rows.method == leave_one_out.REFITTED:
+    if rows.method == models.REFITTED:
         return REFITTED
     if rows.folds is not None:
         return IN_FOLDS.format(rows.folds, rows.doubt)
-    refitted = "" if rows.method == leave_one_out.APPROXIMATE else SOME_REFITTED.format(rows.method)
+    refitted = "" if rows.method == models.APPROXIMATE else SOME_REFITTED.format(rows.method)
     return APPROXIMATE + refitted + ("" if rows.doubt is None else FAR_OFF.format(rows.doubt))
 
 
@@ -186,7 +193,7 @@ def calibration(fits: Sequence[Fit], evaluation: Evaluation, found: Sequence[Pre
         f"Probabilities of {rows}, beside the shares that were observed. Where the curve is above the diagonal, the "
         "class is more common than predicted."
     )
-    approximate = evaluation.left_out and evaluation.rows.method.startswith(leave_one_out.APPROXIMATE)
+    approximate = evaluation.left_out and evaluation.rows.method.startswith(models.APPROXIMATE)
     if approximate and not fits[0].spec.likelihood.normalised:
         text += (
             " The link from scores to probabilities, of two parameters, was learned from the same left-out scores: "
@@ -204,3 +211,39 @@ def _calibration_curve(rows: Predicted, key: str) -> Picture:
         "95 % band, points for ten bins, and the distribution of the rows at the edges.",
         lambda ax: figures.calibration(rows, ax=ax),
     )
+
+
+def effects(owner: Owner, key: str) -> Section | None:
+    """Section with a figure and table of marginal effects of the main inputs, or None."""
+    tables = owner.tables()
+    if not tables:
+        return None
+    text = Text(
+        "Average predicted probabilities: all rows get the value in question and keep their other inputs, and "
+        "what is predicted for them is averaged." + (" Rows keep their groups." if owner.grouping else "")
+    )
+    cautions = [Check(False, frame.attrs["caution"]) for frame in tables.values() if "caution" in frame.attrs]
+    with mute_warnings(ReliabilityWarning):  # the page says it
+        pictures = [_panel(owner, name, f"{key}-effect{k}") for k, name in enumerate(tables)]
+    body = [row for name, table in tables.items() for row in _rows(name, table)]
+    first = next(iter(tables.values()))
+    head = ("input", "value", *["class"] * (first.index.nlevels > 1), "average", *printing.headings(first)[1:])
+    note = first.attrs["note"].removesuffix(first.attrs.get("caution", " "))
+    table = Table(f"Average probabilities. {note}", head, tuple(body), folded=True)
+    return Section("Effects", (text, *cautions, *pictures, table))
+
+
+def _panel(owner: Owner, name: str, key: str) -> Picture:
+    settings: dict[str, Any] = {"data": owner.data, "covariance": owner.covariance}
+    return picture(
+        key,
+        f"Average probability over the values of {name}, with 95 % intervals; the table has the numbers.",
+        f"Average probabilities over the values of {name}, with 95 % intervals.",
+        lambda figure: figures.effects(owner.of, name, ax=figure, **settings),
+    )
+
+
+def _rows(name: str, table: "pd.DataFrame") -> tuple[tuple[Cell, ...], ...]:
+    labels = [label if isinstance(label, tuple) else (label,) for label in table.index]
+    pairs = zip(labels, table.to_numpy(dtype=float), printing.cells(table), strict=True)
+    return cells(*((name, *map(str, label), *map(number, values, texts)) for label, values, texts in pairs))

@@ -116,12 +116,11 @@ def data_section(fits: Sequence[Fit]) -> Section:
 
 def _classes(fits: Sequence[Fit]) -> Table:
     pairs = []
-    for fit, facts in ((fit, fit.facts) for fit in fits if fit.facts is not None):
-        both = list(zip(fit.classes, facts.rows, facts.weights or (None, None), strict=True))
-        pairs += both if len(fits) == 1 else both[1:]
-    weighted = pairs[0][2] is not None
-    total = sum(n_rows for _, n_rows, _ in pairs)
-    n_columns = 4 if weighted else 3
+    for fit in fits:
+        if fit.facts is not None:
+            both = list(zip(fit.classes, fit.facts.rows, fit.facts.weights or (None, None), strict=True))
+            pairs += both if len(fits) == 1 else both[1:]
+    n_columns, total = 3 if pairs[0][2] is None else 4, sum(n_rows for _, n_rows, _ in pairs)
     body = cells(*((str(label), n, share(n, total), weight)[:n_columns] for label, n, weight in pairs))
     return Table("Rows by class.", ("class", "rows", "share", "sum of weights")[:n_columns], body)
 
@@ -182,15 +181,13 @@ MAX_IN_TABLE = 2000
 
 def coefficients(fit: Fit, key: str) -> Section:
     """Forest plot and table."""
-    table = fit.summary(LEVEL)
-    n_terms = fit.plan.n_shown
+    table, n_terms, notes = fit.summary(LEVEL), fit.plan.n_shown, covariance(fit).notes
     unit = np.concatenate([np.full(len(table) - n_terms, np.nan), fit.plan.recipe.spread[:n_terms]])
     scaled = table["estimate"].to_numpy(dtype=float) * unit
     chosen = top_k(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MAX_IN_TABLE)
     written = _rows(table.iloc[chosen])
     body = cells(*((str(table.index[k]), *row, float(scaled[k])) for k, row in zip(chosen, written, strict=True)))
     head = ("term", *printing.headings(table), "estimate per sd")
-    which = f"{100 * LEVEL:g} % intervals {covariance(fit).notes.intervals}"
     blocks: list[Block] = [
         Text(
             f"A coefficient is the change of the score for one unit of its column; “estimate per sd” is for one "
@@ -198,18 +195,15 @@ def coefficients(fit: Fit, key: str) -> Section:
         )
     ]
     if n_terms:
-        n_in = max(int((fit.inclusion_probability > 0.5).sum()), 1)
-        top = min(n_in, MAX_IN_FIGURE)
+        top = min(max(int((fit.inclusion_probability > 0.5).sum()), 1), MAX_IN_FIGURE)
         shown = "all" if top == n_terms else f"the {top} largest of {n_terms}"
         alt = (
             f"Forest plot of {shown} coefficients for one standard deviation of each column; the table has the numbers."
         )
-        interval = covariance(fit).notes.interval(LEVEL)
-        caption = f"Coefficients for one standard deviation of their columns ({shown}): {interval}."
+        caption = f"Coefficients for one standard deviation of their columns ({shown}): {notes.interval(LEVEL)}."
         blocks.append(picture(f"{key}-forest", alt, caption, lambda ax: estimates.coefficients(fit, ax, top=top)))
-    caption = f"Coefficients, {which}." + (
-        f" The {len(chosen)} largest of {len(table)}." if len(chosen) < len(table) else ""
-    )
+    caption = f"Coefficients, {100 * LEVEL:g} % intervals {notes.intervals}."
+    caption += f" The {len(chosen)} largest of {len(table)}." if len(chosen) < len(table) else ""
     return Section("Coefficients", (*blocks, Table(caption, head, body)))
 
 

@@ -131,8 +131,8 @@ def _outcome(outcome: OptimizeResult, spec: Spec, n_coefficients: int) -> Checks
         settings = (*(getattr(scale, name, 1.0) for name in ("shape", "rate")), *variances)
         yield f"the scale of {block.name}", all(0 < float(setting) < np.inf for setting in settings)
     gates, map = state.gates, spec.gate_map
-    yield "the gates", (gates is None) == (map is None)
-    yield "the gates", gates is None or map is None or gates.log_odds.shape == (map.n_gates,)
+    shapes = None if gates is None else gates.log_odds.shape, None if map is None else (map.n_gates,)
+    yield "the gates", shapes[0] == shapes[1]
     inputs = input_model(spec.missing)
     if inputs is not None and outcome.inputs is not None:
         distribution, sums = inputs.inputs, outcome.inputs
@@ -152,8 +152,8 @@ def _sample(sample: Sample, spec: Spec, n_coefficients: int) -> Checks:
         yield f"the scale of {block.name}", scale.shape == (*size, q * q)
         variances = scale[..., :: q + 1] if scale.shape == (*size, q * q) else np.empty(0)
         yield f"the scale of {block.name}", bool((variances > 0).all() and np.isfinite(variances).all())
-    yield "the gates", (sample.gates is None) == (map is None)
-    yield "the gates", sample.gates is None or map is None or sample.gates.shape == (*size, map.n_gates)
+    shapes = None if sample.gates is None else sample.gates.shape, None if map is None else (*size, map.n_gates)
+    yield "the gates", shapes[0] == shapes[1]
 
 
 def _is_finite(part: Any, name: str = "") -> bool:
@@ -180,10 +180,11 @@ def _plan(plan: Plan) -> Checks:
 
 def _factor_agrees(factor: FactorPlan, n_columns: int) -> bool:
     parts, seen = factor.levels.parts, factor.levels.seen
-    if not 0 < len(parts) == len(factor.columns) or not all(array.ndim == 1 and len(array) for array in (*parts, seen)):
+    if not parts or len(parts) != len(factor.columns):
         return False
     return (
-        all(map(_are_labels, parts))
+        all(array.ndim == 1 and len(array) for array in (*parts, seen))
+        and all(map(_are_labels, parts))
         and len(factor.effects) == len(factor.slopes) > 0
         and all(0 <= slope < n_columns for slope in factor.slopes)
         and bool((np.diff(seen) > 0).all() and seen[0] >= 0 and seen[-1] < np.prod([len(array) for array in parts]))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain
 from operator import add
-from typing import Any, Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,11 +142,14 @@ def starts_agree(starts: list[tuple[float, int]]) -> bool:
 @final
 @dataclass(frozen=True, eq=False)
 class ChainHistory:
-    """Chains of draws; ``separable`` says whether most of them separate the classes."""
+    """Chains of draws, which have no bounds; ``separable`` says whether most of them separate the classes."""
 
     plan: Plan
     spec: Spec
     sample: Sample
+
+    bounds: ClassVar[Array] = np.empty(0)
+    starts: ClassVar[list[tuple[float, int]]] = []
 
     @property
     def ending(self) -> Status:
@@ -159,16 +162,6 @@ class ChainHistory:
     def passes(self) -> int:
         """Sweeps of each chain, tuning included."""
         return self.sample.sweeps
-
-    @property
-    def bounds(self) -> Array:
-        """Empty: a sampler has no bound."""
-        return np.empty(0)
-
-    @property
-    def starts(self) -> list[tuple[float, int]]:
-        """Empty: chains are judged by how they mix."""
-        return []
 
     @property
     def size(self) -> tuple[int, int]:

@@ -68,10 +68,11 @@ def score_moments(fit: "Fit", encoded: Encoded, state: State) -> Scores:
 
 
 def _scores(fit: "Fit", coefficients: EffectiveCoefficients, state: State, encoded: Encoded) -> Scores:
-    prior_covs = [prior_covariances(fit.plan, fit.spec, state, k) for k in range(len(fit.plan.factors))]
-    scores = Scores(*(np.zeros(encoded.table.shape[0]) for _ in range(3)))
-    if any((levels == UNSEEN).any() for levels in encoded.levels):
-        scores = replace(scores, departures=np.zeros((len(scores.mean), len(MIDPOINTS))))
+    scores, unseen = Scores(*(np.zeros(encoded.table.shape[0]) for _ in range(3))), {}
+    for k, levels in enumerate(encoded.levels):
+        if (levels == UNSEEN).any():
+            unseen[k] = prior_covariances(fit.plan, fit.spec, state, k)
+    departures = np.zeros((len(scores.mean), len(MIDPOINTS))) if unseen else None
     for block in _blocks_of(fit, encoded):
         rows_of_block, design = block.where, block.design
         rows, incomplete = _completed(fit, block)
@@ -82,15 +83,15 @@ def _scores(fit: "Fit", coefficients: EffectiveCoefficients, state: State, encod
             design = incomplete.design
         scores.mean[rows_of_block], variance = coefficients.row_moments(rows)
         scores.variance[rows_of_block] = _overflown(variance)
-        for covariances, grouping in zip(prior_covs, block.groupings, strict=True):
-            if grouping.has_unseen and scores.departures is not None:
-                z = grouping.unseen_effects(design)
+        for k, covariances in unseen.items():
+            if block.groupings[k].has_unseen and departures is not None:
+                z = block.groupings[k].unseen_effects(design)
                 added = _overflown(np.einsum("iq,kqr,ir->ik", z, covariances, z))
                 average = added.mean(axis=1, keepdims=True)
                 scores.from_unknown[rows_of_block] += average[:, 0]
-                scores.departures[rows_of_block] += np.where(np.isfinite(average), added - average, 0.0)
+                departures[rows_of_block] += np.where(np.isfinite(average), added - average, 0.0)
         scores.variance[rows_of_block] += scores.from_unknown[rows_of_block]
-    return scores
+    return replace(scores, departures=departures)
 
 
 def _overflown(variances: Array | float) -> Array:
@@ -98,23 +99,13 @@ def _overflown(variances: Array | float) -> Array:
     return np.where(np.isnan(variances), np.inf, variances)
 
 
-def cross(fit: "Fit", encoded: Encoded, of_rows: Array) -> Array:
-    """CᵀU for the columns C of the design, missing inputs at their expected values; U has a row for each of the table.
+def design_blocks(fit: "Fit", encoded: Encoded) -> Iterator[tuple[NDArray[np.intp], Array]]:
+    """Rows of each block, and their columns of the design, missing inputs at their expected values.
 
     Columns that only groups' effects multiply are left out.
     """
-    total = np.zeros((fit.plan.n_fixed, of_rows.shape[1]))
     for block in _blocks_of(fit, encoded):
-        total += _completed(fit, block)[0].as_array.T @ of_rows[block.where]
-    return total
-
-
-def scores_of_coefficients(fit: "Fit", encoded: Encoded, theta: Array) -> Array:
-    """Scores Cθ for each θ in the rows of ``theta``: rows × number of θ."""
-    scores = np.empty((encoded.table.shape[0], len(theta)))
-    for block in _blocks_of(fit, encoded):
-        scores[block.where] = _completed(fit, block)[0].as_array @ theta.T
-    return scores
+        yield block.where, _completed(fit, block)[0].as_array
 
 
 def _completed(fit: "Fit", block: "_Block") -> tuple[Any, IncompleteRows | None]:

@@ -113,9 +113,8 @@ def _coefficients(vb: Fit, gibbs: Fit) -> list[Pair]:
             continue
         grid = np.union1d(np.linspace(mean - REACH * sd, mean + REACH * sd, POINTS), _around(inside))
         q, p = _density(grid, norm.pdf(grid, mean, sd)), _density(grid, _kernel(inside, grid))
-        pairs.append(
-            Pair(trace.name, grid, inclusion[k] * q, share * p, (1 - float(inclusion[k]), 1 - share), _drawn(inside))
-        )
+        at_zero = 1 - float(inclusion[k]), 1 - share
+        pairs.append(Pair(trace.name, grid, inclusion[k] * q, share * p, at_zero, _drawn(inside)))
     return pairs
 
 
@@ -179,10 +178,9 @@ def _kernel(values: Array, grid: Array) -> Array:
 
 
 def _moments(grid: Array, density: Array) -> tuple[float, float]:
-    mass = np.trapezoid(density, grid)
-    mean = np.trapezoid(grid * density, grid) / mass if mass > 0 else 0.0
-    variance = np.trapezoid(np.square(grid - mean) * density, grid) / mass if mass > 0 else 0.0
-    return float(mean), float(np.sqrt(variance))
+    weights = _density(grid, density)  # of the values that are not 0
+    mean = float(np.trapezoid(grid * weights, grid))
+    return mean, float(np.sqrt(np.trapezoid(np.square(grid - mean) * weights, grid)))
 
 
 @final

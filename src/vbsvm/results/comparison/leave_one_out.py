@@ -14,7 +14,7 @@ from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.loop import OptimizeResult
 from vbsvm.results import prediction
 from vbsvm.results.calibration import LeftOutScores
-from vbsvm.results.comparison.left_out import LeftOutPredictions
+from vbsvm.results.comparison.models import APPROXIMATE, REFITTED, LeftOutPredictions
 from vbsvm.results.prediction import Link, Scores
 from vbsvm.results.training_rows import TrainingRows, links, pass_order
 from vbsvm.sources.distributed import Distributed, reweighted
@@ -32,7 +32,6 @@ UNRELIABLE = (
 REFITS, REFITS_OF_LARGE, LARGE = 200, 10, 50_000
 # Folds where all rows need refits: many, as a fit to fewer rows is a worse one.
 FOLDS, MIN_FOLDS = 50, 5
-APPROXIMATE, REFITTED = "approximate", "refitted"
 # Of one row; and on average, which is the number of effective parameters for each row.
 MAX_LEVERAGE, MAX_MEAN_LEVERAGE = 0.7, 0.2
 # With fewer rows per candidate predictor, the selection depends on single rows.
@@ -86,13 +85,14 @@ def left_out_rows(fits: "Sequence[Fit]", refits: int | None = 0, folds: int | No
         return LeftOutRows(*columns, None, {})
     order = first.order
     numbers = order if first.given is None else first.given[order]
-    sets, *how = plan_refits(rows_of, scores, truth, numbers, refits, folds)
+    sets, method, doubt, n_folds = plan_refits(rows_of, scores, truth, numbers, refits, folds)
     for which, refitted in predict_by_refits(rows_of, scores[0].s, order, sets):
         for values, new in zip(predictions, refitted, strict=True):
             values[which] = new
     in_order, factors = np.argsort(numbers), zip(fits[0].plan.factors, first.source.groupings, strict=True)
     groups = {factor.name: grouping.index[order][in_order] for factor, grouping in factors}
-    return LeftOutRows(*(column[in_order] for column in (*columns, numbers)), groups, *how)
+    ordered = [column[in_order] for column in (*columns, numbers)]
+    return LeftOutRows(*ordered, groups=groups, method=method, doubt=doubt, folds=n_folds)
 
 
 def _predict(scores: Sequence[Scores], links_of: Sequence[Link | None]) -> tuple[Array, NDArray[np.intp], Array]:
