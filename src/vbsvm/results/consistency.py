@@ -188,7 +188,7 @@ def _factor_agrees(factor: FactorPlan, n_columns: int) -> bool:
         and len(factor.effects) == len(factor.slopes) > 0
         and all(0 <= slope < n_columns for slope in factor.slopes)
         and bool((np.diff(seen) > 0).all() and seen[0] >= 0 and seen[-1] < np.prod([len(array) for array in parts]))
-        and (len(parts) > 1 or len(seen) == len(parts[0]))
+        and (len(seen) == len(parts[0]) or len(parts) > 1)
     )
 
 

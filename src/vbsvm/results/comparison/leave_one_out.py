@@ -91,7 +91,7 @@ def left_out_rows(fits: "Sequence[Fit]", refits: int | None = 0, folds: int | No
             values[which] = new
     in_order, factors = np.argsort(numbers), zip(fits[0].plan.factors, first.source.groupings, strict=True)
     groups = {factor.name: grouping.index[order][in_order] for factor, grouping in factors}
-    ordered = [column[in_order] for column in (*columns, numbers)]
+    ordered: list[Any] = [column[in_order] for column in (*columns, numbers)]
     return LeftOutRows(*ordered, groups=groups, method=method, doubt=doubt, folds=n_folds)
 
 
