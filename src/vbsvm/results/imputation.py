@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_expit
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import check_whole, read_seed
@@ -13,13 +14,8 @@ from vbsvm.design.columns import Encoded, Plan
 from vbsvm.missing.imputation import Population, ProperDraw, impute, with_index
 from vbsvm.missing.model import input_model
 from vbsvm.missing.rows import design_rows
-from vbsvm.results.fit_predictions import (
-    OF_ESTIMATOR,
-    candidate_log_probs,
-    label_log_probs,
-    level_distributions,
-    read,
-)
+from vbsvm.results import prediction
+from vbsvm.results.fit_predictions import OF_ESTIMATOR, candidate_log_probs, level_distributions, read
 from vbsvm.results.tables import like
 
 if TYPE_CHECKING:
@@ -64,7 +60,7 @@ def completed_tables(fit: "Fit", data: Any, n: int, y: Any, random_state: Any) -
             signs = None if labels is None else labels[candidates.row, 0]
             chances = candidate_log_probs(fit, candidates, table, signs, rng)
             if proposed is not None and signs is not None:
-                chances = chances + label_log_probs(fit, encoded, signs)
+                chances = chances + _label_log_probs(fit, encoded, signs)
             which = candidates.sample_one(chances, rng)
             completed = _with_levels(frame, reader.categories, candidates.levels[which])
             if proposed is not None and reader.drawn is not None:
@@ -73,6 +69,12 @@ def completed_tables(fit: "Fit", data: Any, n: int, y: Any, random_state: Any) -
         values = _drawn_values(fit.plan, table, draw, regressors, columns, rng)
         tables.append(like(data, with_values(completed, list(places), values)))
     return tables
+
+
+def _label_log_probs(fit: "Fit", encoded: Encoded, signs: Array) -> Array:
+    """Log probability of labels for each candidate, given its values."""
+    scores = prediction.mean_scores(fit, encoded)
+    return log_expit(signs * prediction.log_odds([scores], [fit._link])[:, 0])
 
 
 def drawn_inputs(
