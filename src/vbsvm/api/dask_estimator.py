@@ -1,5 +1,6 @@
 """The classifier of tables that lie in the workers of a Dask cluster."""
 
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
@@ -14,45 +15,19 @@ from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.svc import VBSVC, VBLogistic
 from vbsvm.api.task import Task, build_problem
 from vbsvm.base.arrays import Array
-from vbsvm.inference.gibbs import Gibbs
-from vbsvm.inference.variational import Variational
-from vbsvm.missing.settings import GaussianImputation
-from vbsvm.model.priors import Prior
 from vbsvm.results.fit import Fit
 from vbsvm.results.fit_predictions import PartitionMethod
 from vbsvm.sources.cluster import Cluster, delayed, header, is_collection, partitions, split_target
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class DaskClassifier(ClassifierMixin, Estimator):
     """What ``DaskVBSVC`` and ``DaskVBLogistic`` have in common: everything but the likelihood."""
 
     local: ClassVar[type[Classifier]]
-    n_features_in_: int
+    n_features_in_: int = field(init=False)
 
-    def __init__(
-        self,
-        prior: Prior | str | None = None,
-        inference: Variational | Gibbs | str | None = None,
-        *,
-        client: Any = None,
-        imputation: GaussianImputation | None = None,
-        group: str | int | None = None,
-        standardize: bool = True,
-        fit_intercept: bool = True,
-        class_weight: dict[Any, float] | str | None = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            prior,
-            inference,
-            imputation=imputation,
-            group=group,
-            standardize=standardize,
-            fit_intercept=fit_intercept,
-            class_weight=class_weight,
-            random_state=random_state,
-        )
-        self.client = client
+    client: Any = None
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | None = None) -> Self:
         """Fit the model.
@@ -160,6 +135,7 @@ class DaskClassifier(ClassifierMixin, Estimator):
 
 
 @final
+@dataclass(eq=False, repr=False, kw_only=True)
 class DaskVBSVC(DaskClassifier):
     """``VBSVC`` for dask arrays and data frames: rows stay in the workers of a cluster, which send sums.
 
@@ -185,35 +161,11 @@ class DaskVBSVC(DaskClassifier):
     likelihood = VBSVC.likelihood
     local = VBSVC
 
-    def __init__(
-        self,
-        prior: Prior | str | None = None,
-        inference: Variational | Gibbs | str | None = None,
-        *,
-        client: Any = None,
-        imputation: GaussianImputation | None = None,
-        group: str | int | None = None,
-        standardize: bool = True,
-        fit_intercept: bool = True,
-        class_weight: dict[Any, float] | str | None = None,
-        random_state: Any = None,
-        likelihood_power: float | str | None = None,
-    ) -> None:
-        super().__init__(
-            prior,
-            inference,
-            client=client,
-            imputation=imputation,
-            group=group,
-            standardize=standardize,
-            fit_intercept=fit_intercept,
-            class_weight=class_weight,
-            random_state=random_state,
-        )
-        self.likelihood_power = likelihood_power
+    likelihood_power: float | str | None = None
 
 
 @final
+@dataclass(eq=False, repr=False, kw_only=True)
 class DaskVBLogistic(DaskClassifier):
     """``VBLogistic`` for dask arrays and data frames: see ``DaskVBSVC``.
 

@@ -3,7 +3,7 @@
 import numbers
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
@@ -48,39 +48,16 @@ if TYPE_CHECKING:
 LEARNED = ("classes_", "n_features_in_", "feature_names_in_", "levels_")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
     """What ``VBSVC`` and ``VBLogistic`` have in common: everything but the likelihood."""
 
-    n_features_in_: int
-    levels_: dict[Any, NDArray[Any]]
-    _stream: online.Stream
+    n_features_in_: int = field(init=False)
+    levels_: dict[Any, NDArray[Any]] = field(init=False)
+    _stream: online.Stream = field(init=False)
 
-    def __init__(
-        self,
-        prior: Prior | str | None = None,
-        inference: Variational | Gibbs | str | None = None,
-        *,
-        imputation: GaussianImputation | None = None,
-        group: str | int | None = None,
-        standardize: bool = True,
-        fit_intercept: bool = True,
-        class_weight: dict[Any, float] | str | None = None,
-        random_state: Any = None,
-        warm_start: bool = False,
-        categories: str | None = None,
-    ) -> None:
-        super().__init__(
-            prior,
-            inference,
-            imputation=imputation,
-            group=group,
-            standardize=standardize,
-            fit_intercept=fit_intercept,
-            class_weight=class_weight,
-            random_state=random_state,
-        )
-        self.warm_start = warm_start
-        self.categories = categories
+    warm_start: bool = False
+    categories: str | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -45,6 +45,7 @@ def _per_model(name: str, doc: str) -> Any:
     return property(lambda estimator: np.array([getattr(fit, name) for fit in estimator._fits]), doc=doc)
 
 
+@dataclass(eq=False, repr=False)
 class Estimator(BaseEstimator):
     """Parameters, documented by each estimator, and a fit that replaces the one before when it is complete.
 
@@ -52,29 +53,18 @@ class Estimator(BaseEstimator):
     """
 
     likelihood: ClassVar[Likelihood]
-    fit_: tuple[Fit, ...]
-    classes_: NDArray[Any]
+    fit_: tuple[Fit, ...] = field(init=False)
+    classes_: NDArray[Any] = field(init=False)
 
-    def __init__(
-        self,
-        prior: Prior | str | None = None,
-        inference: Variational | Gibbs | str | None = None,
-        *,
-        imputation: GaussianImputation | None = None,
-        group: str | int | None = None,
-        standardize: bool = True,
-        fit_intercept: bool = True,
-        class_weight: dict[Any, float] | str | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.prior = prior
-        self.inference = inference
-        self.imputation = imputation
-        self.group = group
-        self.standardize = standardize
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.random_state = random_state
+    prior: Prior | str | None = None
+    inference: Variational | Gibbs | str | None = None
+    _: KW_ONLY
+    imputation: GaussianImputation | None = None
+    group: str | int | None = None
+    standardize: bool = True
+    fit_intercept: bool = True
+    class_weight: dict[Any, float] | str | None = None
+    random_state: Any = None
 
     def __dir__(self) -> list[str]:
         """Names for tab completion: what users look for."""

@@ -1,22 +1,20 @@
 """The two classifiers: support vector machine and logistic regression."""
 
-from typing import Any, ClassVar, final
+from dataclasses import dataclass
+from typing import ClassVar, final
 
 from numpy.typing import ArrayLike
 
 from vbsvm.api.estimator import Classifier
 from vbsvm.base.arrays import Array
-from vbsvm.inference.gibbs import Gibbs
-from vbsvm.inference.variational import Variational
-from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.likelihoods.logistic import LOGISTIC
-from vbsvm.model.priors import Prior
 from vbsvm.results import prediction
 
 
 @final
+@dataclass(eq=False, repr=False, kw_only=True)
 class VBSVC(Classifier):
     """Linear support vector classifier that infers its own penalty.
 
@@ -119,34 +117,7 @@ class VBSVC(Classifier):
 
     likelihood: ClassVar[Likelihood] = HINGE
 
-    def __init__(
-        self,
-        prior: Prior | str | None = None,
-        inference: Variational | Gibbs | str | None = None,
-        *,
-        imputation: GaussianImputation | None = None,
-        group: str | int | None = None,
-        standardize: bool = True,
-        fit_intercept: bool = True,
-        class_weight: dict[Any, float] | str | None = None,
-        random_state: Any = None,
-        warm_start: bool = False,
-        categories: str | None = None,
-        likelihood_power: float | str | None = None,
-    ) -> None:
-        super().__init__(
-            prior,
-            inference,
-            imputation=imputation,
-            group=group,
-            standardize=standardize,
-            fit_intercept=fit_intercept,
-            class_weight=class_weight,
-            random_state=random_state,
-            warm_start=warm_start,
-            categories=categories,
-        )
-        self.likelihood_power = likelihood_power
+    likelihood_power: float | str | None = None
 
     def pseudo_probability(self, X: ArrayLike) -> Array:
         """Probabilities by the normalised pseudo-likelihood e^{−2(1 − f)₊} : e^{−2(1 + f)₊}; they are not calibrated.
@@ -157,6 +128,7 @@ class VBSVC(Classifier):
 
 
 @final
+@dataclass(eq=False, repr=False, kw_only=True)
 class VBLogistic(Classifier):
     """Logistic regression that infers its own penalty.
 
