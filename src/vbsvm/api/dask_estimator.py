@@ -15,7 +15,6 @@ from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.svc import VBSVC, VBLogistic
 from vbsvm.api.task import Task, build_problem
 from vbsvm.base.arrays import Array
-from vbsvm.results.fit import Fit
 from vbsvm.results.fit_predictions import PartitionMethod
 from vbsvm.sources.cluster import Cluster, delayed, header, is_collection, partitions, split_target
 
@@ -60,10 +59,6 @@ class DaskClassifier(ClassifierMixin, Estimator):
         problem = build_problem(TableReader.from_estimator(self, prior), rows, imputation, self.likelihood)
         self.classes_ = problem.classes
         return problem.tasks()
-
-    def _stored_fit(self, fit: Fit) -> Fit:
-        """The fit without its rows, so that memory in the cluster is released."""
-        return fit._without_rows()
 
     def decision_function(self, X: Any) -> Any:
         """Score of each row as in ``VBSVC``: an array, or a series or frame with the index of X; computed on demand."""

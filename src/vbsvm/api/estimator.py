@@ -15,11 +15,12 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from vbsvm.api import likelihood_power, online, sensitivity, validation
+from vbsvm.api import online, sensitivity, validation
 from vbsvm.api.data import inputs, label_checks
 from vbsvm.api.data.partitions import MemoryPartitions
 from vbsvm.api.data.table_reader import ReadTable, TableReader
 from vbsvm.api.estimator_base import Estimator
+from vbsvm.api.fit_warnings import Remark
 from vbsvm.api.sklearn_support import InputSelection, linear_classifier
 from vbsvm.api.task import Task, build_problem, check_variational
 from vbsvm.base.arrays import Array
@@ -82,7 +83,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
             raise ValueError(f"{type(self).__name__}: categories must be None or 'one-hot'; got {self.categories!r}.")
         return super().check_settings()
 
-    def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], list[Warning]]:
+    def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], list[Remark]]:
         """The fits; sums of earlier ``partial_fit`` calls are discarded."""
         vars(self).pop("_stream", None)
         return super()._fit(tasks)
@@ -121,7 +122,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         """
         stream = vars(self).get("_stream")
 
-        def absorbed() -> tuple[tuple[Fit, ...], list[Warning]]:
+        def absorbed() -> tuple[tuple[Fit, ...], list[Remark]]:
             self._stream, fits = online.learn_batch(self, stream, X, y, classes, sample_weight)
             return fits, []
 
@@ -385,8 +386,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         if len(tasks) > 1:
             raise ValueError("sensitivity is only available for two classes: fit one class against the rest.")
         inference = check_variational("sensitivity", self._inference())
-        (task,), _ = likelihood_power.with_powers(type(self).__name__, tasks, self._likelihood_power(), inference)
-        return sensitivity.table(task, inference, deltas, columns)
+        return sensitivity.table(type(self).__name__, tasks, inference, self._likelihood_power(), deltas, columns)
 
     def to_sklearn(self) -> LinearSVC | LogisticRegression:
         """A fitted linear classifier of scikit-learn with the same decision values and predictions.

@@ -1,6 +1,5 @@
 """What estimators have in common, wherever their rows are: parameters, how a fit is kept, and what it knows."""
 
-import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -8,21 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from vbsvm.api import likelihood_power, priors, validation
-from vbsvm.api.fit_warnings import (
-    OneClassWarning,
-    convergence_messages,
-    selection_messages,
-    unassigned_message,
-    warn_of_random_effects,
-)
+from vbsvm.api import likelihood_power, priors
+from vbsvm.api.fit_warnings import Remark, fit_tasks
 from vbsvm.api.priors import predictors_prior
-from vbsvm.api.task import Task, fit_all, read_imputation, read_inference
+from vbsvm.api.task import Task, read_imputation, read_inference
 from vbsvm.base.arrays import Array, single_threaded_blas
-from vbsvm.base.printing import ReliabilityWarning
+from vbsvm.base.printing import warn_user
 from vbsvm.base.settings import check_flag
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
@@ -105,7 +97,8 @@ class Estimator(BaseEstimator):
 
     def _likelihood_power(self) -> float | str | None:
         """The power of the likelihood that was asked for; only estimators with a pseudo-likelihood have the setting."""
-        return likelihood_power.read_power(type(self).__name__, getattr(self, "likelihood_power", None))
+        power = getattr(self, "likelihood_power", None)
+        return None if power is None else likelihood_power.read_power(type(self).__name__, power)
 
     def _prior(self) -> Prior:
         given = predictors_prior(self.likelihood) if self.prior is None else self.prior
@@ -132,7 +125,7 @@ class Estimator(BaseEstimator):
         """Build the tasks, fit them, and store the fits."""
         return self._replace_fit(lambda: self._fit(tasks()))
 
-    def _replace_fit(self, fit: Callable[[], tuple[tuple[Fit, ...], list[Warning]]]) -> Self:
+    def _replace_fit(self, fit: Callable[[], tuple[tuple[Fit, ...], list[Remark]]]) -> Self:
         """Store the fits of a function and issue its warnings; on failure the estimator is restored."""
         before = dict(vars(self))
         try:
@@ -145,36 +138,26 @@ class Estimator(BaseEstimator):
         self.fit_ = fits
         if any(fit.interrupted for fit in fits):
             raise KeyboardInterrupt
-        name = type(self).__name__
-        for message in dict.fromkeys(one for fit in fits for one in convergence_messages(name, fit, self._inference())):
-            warnings.warn(message, ConvergenceWarning, stacklevel=4)
-        for remark in remarks:
-            warnings.warn(remark, stacklevel=4)
-        for one in fits:
-            warn_of_random_effects(name, one)
+        for message, category in remarks:
+            warn_user(message, category)
         return self
 
-    def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], list[Warning]]:
+    def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], list[Remark]]:
         """The fits, and warnings about them."""
-        name, inference = type(self).__name__, self._inference()
-        tasks, remarks = likelihood_power.with_powers(name, tasks, self._likelihood_power(), inference)
-        seed = validation.read_seed(self.random_state) if isinstance(inference, Gibbs) else 0
-        fits = tuple(map(self._stored_fit, fit_all(tasks, inference, seed, self._initial_states(tasks))))
-        for task, fit in zip(tasks, fits, strict=False):
-            remarks += selection_messages(name, task, fit)
-        unassigned = unassigned_message(name, 'class_weight="balanced"', tasks, fits, self.classes_)
-        return fits, [
-            *map(ReliabilityWarning, dict.fromkeys(remarks)),
-            *([] if unassigned is None else [OneClassWarning(unassigned)]),
-        ]
+        return fit_tasks(
+            type(self).__name__,
+            tasks,
+            self._inference(),
+            self.random_state,
+            self._likelihood_power(),
+            self.classes_,
+            'class_weight="balanced"',
+            self._initial_states(tasks),
+        )
 
     def _initial_states(self, tasks: list[Task]) -> list[State] | None:
         """Initial states of the optimisation, or None for the default."""
         return None
-
-    def _stored_fit(self, fit: Fit) -> Fit:
-        """The fit as it is stored: with its rows."""
-        return fit
 
     @property
     def _fits(self) -> tuple[Fit, ...]:

@@ -1,17 +1,19 @@
-"""What users should know of a fit: how it ended, classes that no row is assigned to, and doubtful selections."""
+"""Fits, and what users should know of them: how they ended, classes never predicted, and doubtful selections."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
-from vbsvm.api.task import Task
+from vbsvm.api import likelihood_power, validation
+from vbsvm.api.task import Task, fit_all
 from vbsvm.base import diagnostics
-from vbsvm.base.arrays import Array
-from vbsvm.base.printing import ReliabilityWarning, warn_user
+from vbsvm.base.arrays import Array, single_threaded_blas
+from vbsvm.base.printing import ReliabilityWarning
 from vbsvm.base.update_mode import mean_field
 from vbsvm.design.candidates import Candidates
 from vbsvm.inference.gibbs import Gibbs
@@ -45,6 +47,50 @@ NO_INCLUSION = 1e-300
 NULL_FIT = Variational(tol=1e-2)
 
 
+Remark: TypeAlias = tuple[str, type[Warning]]
+
+
+def fit_tasks(
+    owner: str,
+    tasks: list[Task],
+    inference: Variational | Gibbs,
+    random_state: Any,
+    power: float | str | None,
+    classes: NDArray[Any],
+    remedy: str,
+    starts: Sequence[State] | None = None,
+) -> tuple[tuple[Fit, ...], list[Remark]]:
+    """The fits of one model for each class, and what is to be warned of; ``remedy`` is that of ``_unassigned_message``.
+
+    Fits to rows in a cluster are without these, so that they need no cluster, and release its memory.
+    """
+    with single_threaded_blas():  # once for all that follows
+        tasks, messages = at_power(owner, tasks, power, inference)
+        seed = validation.read_seed(random_state) if isinstance(inference, Gibbs) else 0
+        fits = tuple(fit_all(tasks, inference, seed, starts))
+        for task, fit in zip(tasks, fits, strict=True):
+            messages += _selection_messages(owner, task, fit)
+        if isinstance(tasks[0].source, Distributed):
+            fits = tuple(fit._without_rows() for fit in fits)
+        unassigned = _unassigned_message(owner, remedy, tasks, fits, classes)
+    endings = dict.fromkeys(message for fit in fits for message in convergence_messages(owner, fit, inference))
+    return fits, [
+        *((message, ConvergenceWarning) for message in endings),
+        *((message, ReliabilityWarning) for message in dict.fromkeys(messages)),
+        *([] if unassigned is None else [(unassigned, OneClassWarning)]),
+        *((message, ReliabilityWarning) for fit in fits for message in _random_effects_messages(owner, fit)),
+    ]
+
+
+def at_power(
+    owner: str, tasks: list[Task], power: float | str | None, inference: Variational | Gibbs
+) -> tuple[list[Task], list[str]]:
+    """Tasks at their likelihood powers, and messages about these; it is 1 unless asked for, or inputs are selected."""
+    if power is None and tasks[0].spec.gate_map is None:
+        return tasks, []
+    return likelihood_power.with_powers(owner, tasks, power, inference)
+
+
 def convergence_messages(owner: str, fit: Fit, inference: Variational | Gibbs) -> list[str]:
     """Messages about convergence of the optimisation or mixing of the chains."""
     if isinstance(inference, Variational):
@@ -56,33 +102,28 @@ def convergence_messages(owner: str, fit: Fit, inference: Variational | Gibbs) -
     return messages if worst is None else [*messages, _mixing_message(owner, worst, inference, fit.spec)]
 
 
-def warn_of_random_effects(owner: str, fit: Fit) -> None:
-    """Warn where the data do not determine their variance, or where they should be integrated out, and could not be."""
-    unreplicated = list(_undetermined(fit))
-    for name, why in unreplicated:
-        warn_user(
-            f"{owner}: the grouping factor {name!r} has {why}, which does not determine the variance of its "
-            "random effects: it depends on the prior. Leave this term out of the model.",
-            ReliabilityWarning,
-        )
+def _random_effects_messages(owner: str, fit: Fit) -> list[str]:
+    """Messages where data do not determine their variance, or where they should be integrated out, and could not be."""
+    assert fit.facts is not None
+    unreplicated = []
+    for factor, sizes in zip(fit.plan.factors, fit.facts.group_sizes, strict=True):
+        if len(sizes) == 1:
+            unreplicated.append((factor.name, "one level only"))
+        elif fit.facts.weights is None and (sizes == 1).all():
+            unreplicated.append((factor.name, "one observation for each level"))
+    messages = [
+        f"{owner}: the grouping factor {name!r} has {why}, which does not determine the variance of its "
+        "random effects: it depends on the prior. Leave this term out of the model."
+        for name, why in unreplicated
+    ]
     if not unreplicated and isinstance(fit.outcome, OptimizeResult) and fit.outcome.declined:
-        warn_user(
+        messages.append(
             f"{owner}: the random effects of {fit.plan.factors[-1].name!r} could not be integrated out, as "
             "happens where groups have one or two observations, or very many, and where a predictor nearly separates "
             "the classes. Standard deviations of these are then too small, and coefficients can be off by a posterior "
-            "standard deviation: use inference=Gibbs().",
-            ReliabilityWarning,
+            "standard deviation: use inference=Gibbs()."
         )
-
-
-def _undetermined(fit: Fit) -> Iterator[tuple[str, str]]:
-    """Grouping factors without replication: of one level, or of one observation for each level."""
-    assert fit.facts is not None
-    for factor, sizes in zip(fit.plan.factors, fit.facts.group_sizes, strict=True):
-        if len(sizes) == 1:
-            yield factor.name, "one level only"
-        elif fit.facts.weights is None and (sizes == 1).all():
-            yield factor.name, "one observation for each level"
+    return messages
 
 
 def _mixing_message(owner: str, worst: WorstMixing, inference: Gibbs, spec: Spec) -> str:
@@ -148,7 +189,7 @@ class OneClassWarning(UserWarning):
     """No training row is assigned to one of the classes."""
 
 
-def unassigned_message(
+def _unassigned_message(
     owner: str, remedy: str, tasks: Sequence[Task], fits: Sequence[Fit], classes: NDArray[Any]
 ) -> str | None:
     """Message naming classes that are never predicted in training, with advice, or None.
@@ -217,7 +258,7 @@ def _has_weight(weights: Array, candidates: Candidates | None) -> NDArray[np.boo
     return weights > 0 if candidates is None else np.bincount(candidates.row, weights) > 0
 
 
-def selection_messages(owner: str, task: Task, fit: Fit) -> list[str]:
+def _selection_messages(owner: str, task: Task, fit: Fit) -> list[str]:
     """Messages about the reliability of a variational selection of predictors."""
     outcome = fit.outcome
     if not fit.selects or not isinstance(outcome, OptimizeResult) or outcome.interrupted:

@@ -10,14 +10,14 @@ from scipy.sparse import issparse
 
 from vbsvm.api import priors, validation
 from vbsvm.api.data.partitions import Design, EncodedData, Partitions, Reader
-from vbsvm.api.missing_values import EncodedRows, MissingDataPlan, plan_missing_data
+from vbsvm.api.missing_values import MissingDataPlan, plan_missing_data
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.inference.gibbs import Gibbs, Sample
 from vbsvm.inference.inputs import LearnedInputs
 from vbsvm.inference.loop import CheckpointCallback, OptimizeResult, ProgressCallback
 from vbsvm.inference.variational import Variational
-from vbsvm.missing.imputation import Population
+from vbsvm.missing.imputation import MissingPatterns, Population
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.settings import GaussianImputation, Shift
 from vbsvm.model.layouts.dual_parts import FREE
@@ -31,7 +31,7 @@ from vbsvm.results.training_rows import TrainingRows, Unweighted, links
 from vbsvm.sources.distributed import AnyRows, Distributed, InMemory
 from vbsvm.sources.files_cache import CHECKPOINT
 from vbsvm.sources.memory import Memory
-from vbsvm.sources.rows import Grouping, Pages, runs
+from vbsvm.sources.rows import Grouping, Pages
 from vbsvm.sources.sparse import Sparse
 
 if TYPE_CHECKING:
@@ -63,18 +63,6 @@ class Task:
     row_numbers: NDArray[np.intp] | None = None
     data: Any = None
 
-    def fit(
-        self,
-        inference: Variational | Gibbs,
-        start: State | None = None,
-        seed: int = 0,
-    ) -> Fit:
-        """Fit the model, from its own start or from a state."""
-        if isinstance(inference, Gibbs):
-            spec, source = self.sampler_input
-            return self.result(inference.run(spec, source, seed, self._chain_start(inference)))
-        return self.result(self.optimize(inference, start), inference=inference)
-
     def optimize(
         self, inference: Variational, start: State | None = None, learned: LearnedInputs | None = None
     ) -> OptimizeResult:
@@ -100,6 +88,7 @@ class Task:
         if isinstance(self.source, Memory) and self.source.pages is not None and not outcome.interrupted:
             self.source.pages.finish()
         incomplete = self.source.missing_inputs is not None
+        facts = Facts.from_source(self.source, self.n_dropped)
 
         def learn() -> Population | None:
             return self.missing_data.population(self.source, outcome) if first is None else first._input_population
@@ -122,8 +111,8 @@ class Task:
             self.classes,
             self.reader,
             self.missing_data.population(self.source, outcome) if incomplete else None,
-            self.missing_data.missing_patterns,
-            Facts.from_source(self.source, self.n_dropped),
+            self.missing_data.patterns or MissingPatterns((), np.zeros((1, 0), dtype=bool), np.array([facts.n_rows])),
+            facts,
             _rows=rows,
         )
 
@@ -187,8 +176,8 @@ class Task:
 
     def _multipliers(self, rows: slice) -> Array | None:
         """Change of each derived column per unit of a missing input; 0 for inputs that are never missing."""
-        missing_inputs, derived = self.rows.missing_inputs, self.missing_data.all_inputs.pairs
-        if missing_inputs is None or not derived:
+        missing_inputs = self.rows.missing_inputs
+        if missing_inputs is None or not (derived := self.missing_data.all_inputs.pairs):
             return None
         multipliers = np.zeros((len(self.rows.X[rows]), len(derived)))
         columns = [derived.index(pair) for pair in missing_inputs.inputs.pairs]
@@ -319,26 +308,14 @@ class Problem:
             return [self.classes]
         return [np.array([None, label], dtype=object) for label in self.classes]
 
-    def _labels(self) -> Array:
-        """Labels ±1 as regressors of missing inputs: all models' but the last, or the only one's."""
-        labels = self.data.rows.labels
-        return np.column_stack(labels[: max(1, len(labels) - 1)])
-
     def tasks(self) -> list[Task]:
         """Choose the treatment of missing values and the layout, validate, and build a task for each model."""
         data, design, rows = self.data, self.design, self.data.rows
-        plan, encoded, ranges = design.plan, rows.encoded, data.columns.ranges
-        validation.check_representable(ranges, plan.recipe, plan.names)
-        validation.check_mechanism(self.imputation, encoded)
-        n_rows, row_bytes = encoded.table.shape[0], encoded.table.dtype.itemsize * encoded.table.shape[1]
-        row_statistics, missing = data.remote, ranges.incomplete
-        if row_statistics is None:
-            row_statistics = EncodedRows(
-                encoded, rows.weights, lambda: runs(n_rows, data.pages, row_bytes), rows.labels[0]
-            )
-        missing_data = plan_missing_data(
-            self.imputation, plan, encoded, missing, design.terms, row_statistics, self._labels, design.known_levels
-        )
+        plan = design.plan
+        validation.check_representable(data.columns.ranges, plan.recipe, plan.names)
+        missing_data = MissingDataPlan(self.imputation, design.terms, plan.recipe.first)
+        if not data.complete:
+            missing_data = plan_missing_data(self.imputation, data, design)
         spec = Spec(design.blocks(self.likelihood), missing_data.model, self.likelihood)
         validation.check_gates(spec, plan)
         source = self._source(spec, missing_data)

@@ -12,9 +12,9 @@ from sklearn.utils import check_random_state
 
 from vbsvm.base.arrays import Array
 from vbsvm.design import one_hot
-from vbsvm.design.columns import Encoded, Plan
+from vbsvm.design.columns import Plan
 from vbsvm.design.scaling import Range, Recipe
-from vbsvm.missing.settings import GaussianImputation, NotAtRandom
+from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.spec import Spec
 from vbsvm.sources.distributed import AnyRows, InMemory
 
@@ -72,12 +72,6 @@ def check_model_size(plan: Plan, spec: Spec, source: InMemory) -> None:
         f"The model has {n_columns} columns and effects of groups ({sizes}): matrices of {n_core} by {n_core + tail} "
         f"would be needed, which is too large. {several if len(plan.factors) > 1 else 'Drop columns, or merge levels.'}"
     )
-
-
-def check_mechanism(settings: GaussianImputation, rows: Encoded) -> None:
-    """Reject ``NotAtRandom`` together with missing categories."""
-    if rows.candidates is not None and isinstance(settings.mechanism, NotAtRandom):
-        raise ValueError("NotAtRandom does not support missing categories: make missing a category of its own.")
 
 
 def check_missing_size(settings: GaussianImputation, n_inputs: int, n_missing: int) -> None:

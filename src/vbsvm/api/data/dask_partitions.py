@@ -11,14 +11,11 @@ from numpy.typing import NDArray
 
 from vbsvm.api.data.partitions import EncodedData, Encoder, LabelledRows, Partition, Partitions, Reader
 from vbsvm.api.data.table_reader import RawTable
-from vbsvm.api.missing_values import EncodedRows
 from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import UNSEEN
-from vbsvm.design.scaling import ColumnSummary, Recipe
+from vbsvm.design.scaling import ColumnSummary
 from vbsvm.design.values import renumbered
-from vbsvm.missing.categories import CategorySums
-from vbsvm.missing.imputation import MissingPatterns
 from vbsvm.results.training_rows import Unweighted
 from vbsvm.sources.cluster import Cluster, columns_of_part, delayed, delayed_parts, is_array, partitions
 from vbsvm.sources.distributed import Distributed, aligned
@@ -101,7 +98,7 @@ class DaskPartitions(Partitions):
         columns = cluster.sum(lambda part: part.columns, nonempty)
         no_rows = np.empty(0, dtype=np.intp)
         (rows,) = cluster.gather(cluster.map(lambda part: part.rows.take(no_rows), nonempty[:1]))
-        return EncodedData(encoder, rows, columns, remote=WorkerRows(cluster, nonempty, columns))
+        return EncodedData(encoder, rows, columns, remote=WorkerRows(cluster, nonempty))
 
 
 @final
@@ -113,12 +110,6 @@ class EncodedPartition:
 
     def __init__(self, rows: LabelledRows, columns: ColumnSummary) -> None:
         self.rows, self.columns = _aligned(rows), columns
-
-    @property
-    def all_rows(self) -> EncodedRows:
-        """The rows as one block."""
-        all_rows = slice(0, len(self.rows.weights))
-        return EncodedRows(self.rows.encoded, self.rows.weights, lambda: [all_rows], self.rows.labels[0])
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by constructor arguments, so that unpickled arrays are aligned, too."""
@@ -136,21 +127,10 @@ class WorkerRows:
 
     cluster: Cluster
     parts: Sequence[Any]
-    columns: ColumnSummary
 
-    def deviations(self, columns: NDArray[np.intp]) -> Array:
-        """Standard deviations of the known values of some columns."""
-        return self.columns.deviation[columns]
-
-    def patterns(
-        self, columns: NDArray[np.intp], names: tuple[str, ...], categories: tuple[str, ...]
-    ) -> MissingPatterns:
-        """Patterns of missing inputs and categories."""
-        return self.cluster.sum(lambda part: part.all_rows.patterns(columns, names, categories), self.parts)
-
-    def level_sums(self, recipe: Recipe, columns: Sequence[NDArray[np.intp]], sizes: Sequence[int]) -> CategorySums:
-        """Moments of columns of the design by label and level."""
-        return self.cluster.sum(lambda part: part.all_rows.level_sums(recipe, columns, sizes), self.parts)
+    def sum(self, function: Callable[[LabelledRows, slice], Any]) -> Any:
+        """Sum of a function of the rows of each partition."""
+        return self.cluster.sum(lambda part: function(part.rows, slice(0, len(part.rows.weights))), self.parts)
 
     def with_rows(self, task: Task, number: int) -> Task:
         """The task of a model with its rows, which stay in the workers."""

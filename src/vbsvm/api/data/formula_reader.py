@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from vbsvm.api.data import label_checks
-from vbsvm.api.data.partitions import Design, LabelledRows, Partition, RowCounts
-from vbsvm.api.missing_values import InputTerms, column_sampler
+from vbsvm.api.data.partitions import Design, InputTerms, LabelledRows, Partition, RowCounts
+from vbsvm.api.missing_values import column_sampler
 from vbsvm.api.priors import prior_blocks
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property

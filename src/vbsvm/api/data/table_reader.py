@@ -11,8 +11,7 @@ from scipy.sparse import issparse
 
 from vbsvm.api import validation
 from vbsvm.api.data import inputs, label_checks
-from vbsvm.api.data.partitions import Design, LabelledRows, Partition, RowCounts
-from vbsvm.api.missing_values import InputTerms
+from vbsvm.api.data.partitions import Design, InputTerms, LabelledRows, Partition, RowCounts
 from vbsvm.api.priors import INTERCEPT_PRIOR, intercepts_prior
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, LabelSummary, Levels, Plan
