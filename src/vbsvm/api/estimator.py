@@ -160,7 +160,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         def tasks() -> list[Task]:
             prior, _, settings = self.check_settings()
             about = columns.settings(opened.types, self.group, self.class_weight)
-            inputs.read_header(self, columns.features)
+            inputs.read_columns(self, inputs.header(columns.features), reset=True)
             reader = TableReader.from_estimator(self, prior, **about)
             problem = build_problem(reader, FilePartitions(named, opened, columns), settings, self.likelihood)
             self.classes_ = problem.classes

@@ -5,8 +5,8 @@ What can't be read is refused with its column and row. Arrays of floats are hand
 
 import numbers
 import warnings
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,13 @@ from vbsvm.design.values import did_you_mean, join_names, unicode_variant
 from vbsvm.sources.cluster import check_in_memory
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from vbsvm.api.estimator import Classifier
 
 _OPTIONS: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False}
 # Proportion of stored cells above which a CSR array takes more memory than a dense one.
 MAX_DENSITY = 2 / 3
-_SPARSE = "csr"
 
 
 def read_data(
@@ -38,12 +39,11 @@ def read_data(
     if _all_numeric(estimator):
         X = _as_numbers(X)
         _check_equal_lengths(X, y)
-        table, labels = _validated(estimator, X, y, reset=reset, accept_sparse=_SPARSE, **_OPTIONS)
-        return _canonical_csr(table), cast(NDArray[Any], labels), None
+        table, labels = _validated(estimator, X, y, reset=reset, accept_sparse="csr", **_OPTIONS)
+        return _canonical_csr(table), labels, None
     table, members = read_table(estimator, X, sample_weight, reset=True)
     _check_equal_lengths(table, y)
-    labels = column_or_1d(y, warn=True)
-    return table, labels, members
+    return table, column_or_1d(y, warn=True), members
 
 
 def _check_equal_lengths(X: Any, y: Any) -> None:
@@ -69,7 +69,7 @@ def read_table(
     levels are learned with ``reset`` from rows whose weight is not 0.
     """
     if _all_numeric(estimator):
-        table = _validated(estimator, _as_numbers(X), reset=reset, accept_sparse=_SPARSE, **_OPTIONS)
+        table = _validated(estimator, _as_numbers(X), reset=reset, accept_sparse="csr", **_OPTIONS)
         return _canonical_csr(table), None
     group = estimator.group
     if group is not None:
@@ -98,9 +98,7 @@ def read_table(
 def _columns(X: Any) -> Iterator[tuple[Any, NDArray[Any], Any]]:
     """Names, values and types of the columns of a frame or an array, whose names are numbers."""
     if hasattr(X, "columns"):
-        for j, name in enumerate(X.columns):
-            column = X.iloc[:, j] if hasattr(X, "iloc") else X[name]
-            yield name, _cells(column), column.dtype
+        yield from ((name, _cells(X[name]), X[name].dtype) for name in X.columns)
         return
     X = values.unmasked(X)
     if X.ndim != 2:
@@ -135,8 +133,17 @@ def check_group(group: Any) -> None:
 
 
 def read_columns(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
-    """Let scikit-learn learn or check the columns."""
-    _validated(estimator, _empty_header(X), reset=reset, skip_check_array=True)
+    """Let scikit-learn learn or check the columns; for polars, of an empty pandas frame that has them."""
+    if hasattr(X, "columns") and not hasattr(X, "iloc"):
+        X = header(X.columns)
+    _validated(estimator, X, reset=reset, skip_check_array=True)
+
+
+def header(names: Iterable[str]) -> "pd.DataFrame":
+    """An empty frame with these columns."""
+    import pandas as pd
+
+    return pd.DataFrame(columns=list(names))
 
 
 def _validated(estimator: BaseEstimator, X: Any, *labels: Any, **options: Any) -> Any:
@@ -154,9 +161,7 @@ def _validated(estimator: BaseEstimator, X: Any, *labels: Any, **options: Any) -
 
 def read_rows(X: Any, group: str | int | None) -> tuple[Any, NDArray[Any] | None]:
     """Inputs and groups of a (possibly empty) part of a table whose columns are known."""
-    if group is None:
-        return check_array(_as_numbers(X), input_name="X", ensure_min_samples=0, **_OPTIONS), None
-    inputs, members = _split_group(_as_table(X, dtype=object), group)
+    inputs, members = (X, None) if group is None else _split_group(_as_table(X, dtype=object), group)
     return check_array(_as_numbers(inputs), input_name="X", ensure_min_samples=0, **_OPTIONS), members
 
 
@@ -184,13 +189,6 @@ def _checked_groups(members: NDArray[Any], group: str | int) -> NDArray[Any]:
     return group_labels(members, group)
 
 
-def read_header(estimator: BaseEstimator, names: Sequence[str]) -> None:
-    """Let the estimator learn the names of the columns."""
-    import pandas as pd
-
-    read_columns(estimator, pd.DataFrame(columns=list(names)), reset=True)
-
-
 def _canonical_csr(table: Any) -> Any:
     """Canonical CSR of a sparse table; dense if more than ``MAX_DENSITY`` of the cells are stored."""
     if not issparse(table):
@@ -198,15 +196,6 @@ def _canonical_csr(table: Any) -> Any:
     csr = canonical_csr(table)
     is_dense = csr.nnz > MAX_DENSITY * csr.shape[0] * csr.shape[1] and np.isfinite(csr.data).all()
     return csr.toarray() if is_dense else csr
-
-
-def _empty_header(X: Any) -> Any:
-    """X itself, or for polars an empty pandas frame of the same columns, for scikit-learn's checks."""
-    if not hasattr(X, "columns") or hasattr(X, "iloc"):
-        return X
-    import pandas as pd
-
-    return pd.DataFrame(columns=list(X.columns))
 
 
 def _as_table(X: Any, dtype: Any = None) -> Any:
@@ -276,11 +265,8 @@ def _frame_of_numbers(X: Any) -> Any:
 
     if plain:
         return pd.DataFrame(X.to_numpy(), columns=list(X.columns))
-    columns = {}
-    for j, name in enumerate(X.columns):
-        column = X.iloc[:, j] if hasattr(X, "iloc") else X[name]
-        columns[j] = values.as_floats(_cells(column), f"Column {name!r}", text=True)
-    return pd.DataFrame(columns).set_axis(X.columns, axis=1)
+    columns = [values.as_floats(cells, f"Column {name!r}", text=True) for name, cells, _ in _columns(X)]
+    return pd.DataFrame(dict(enumerate(columns))).set_axis(X.columns, axis=1)
 
 
 def _is_numeric_type(dtype: Any) -> bool:
