@@ -95,7 +95,7 @@ class DaskClassifier(ClassifierMixin, Estimator):
         """Share of the rows whose class is predicted; computed at once. Arguments are those of ``fit``."""
         rows = partitions(*_inputs_and_labels(X, y, sample_weight, target))
         correct = delayed(_correct_weight)
-        model = delayed(_identity)(self.to_local())
+        model = delayed(lambda fitted: fitted)(self.to_local())
         cluster = Cluster.from_client(self.client)
         weights = cluster.sum(np.asarray, cluster.compute([correct(model, row) for row in rows]))
         return float(weights[0] / weights[1])
@@ -119,8 +119,8 @@ class DaskClassifier(ClassifierMixin, Estimator):
     def __sklearn_clone__(self) -> Self:
         """An estimator with the same parameters and the same client, which has not been fitted."""
         parameters = self.get_params(deep=False)
-        client = parameters.pop("client")
-        return type(self)(client=client, **{name: clone(value, safe=False) for name, value in parameters.items()})
+        copied: dict[str, Any] = {name: clone(parameters[name], safe=False) for name in parameters if name != "client"}
+        return type(self)(client=self.client, **copied)
 
     def __sklearn_tags__(self) -> Any:
         """Say that NaN is welcome."""
@@ -179,10 +179,6 @@ class DaskVBLogistic(DaskClassifier):
 
     likelihood = VBLogistic.likelihood
     local = VBLogistic
-
-
-def _identity(model: Classifier) -> Classifier:
-    return model
 
 
 def _inputs_and_labels(X: Any, y: Any, sample_weight: Any, target: str | None) -> tuple[Any, Any, Any]:

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 Reader: TypeAlias = "TableReader | FormulaReader"
 Encoder: TypeAlias = "TableEncoder | FormulaEncoder"
-T = TypeVar("T")
 
 
 @final
@@ -198,7 +197,7 @@ class EncodedData:
         """Whether no value is missing."""
         return self.rows.encoded.candidates is None and not self.columns.ranges.incomplete.any()
 
-    def sum(self, function: Callable[[LabelledRows, slice], T]) -> T:
+    def sum(self, function: Callable[[LabelledRows, slice], Any]) -> Any:
         """Sum of a function of rows and a block of them, over the blocks in memory or all partitions in workers."""
         if self.remote is not None:
             return self.remote.sum(function)
