@@ -13,7 +13,7 @@ from vbsvm.api.data.table_reader import TableReader
 from vbsvm.api.estimator import LEARNED, Classifier
 from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.svc import VBSVC, VBLogistic
-from vbsvm.api.task import Task, build_problem
+from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.results.fit_predictions import PartitionMethod
 from vbsvm.sources.cluster import Cluster, delayed, header, is_collection, partitions, split_target
@@ -56,9 +56,7 @@ class DaskClassifier(ClassifierMixin, Estimator):
         inputs.read_columns(self, empty, reset=True)
         inputs.read_rows(empty, self.group)
         rows = DaskPartitions.from_table(cluster, X, y, sample_weight)
-        problem = build_problem(TableReader.from_estimator(self, prior), rows, imputation, self.likelihood)
-        self.classes_ = problem.classes
-        return problem.tasks()
+        return self._build_tasks(rows.read(TableReader.from_estimator(self, prior)), imputation)
 
     def decision_function(self, X: Any) -> Any:
         """Score of each row as in ``VBSVC``: an array, or a series or frame with the index of X; computed on demand."""

@@ -22,7 +22,7 @@ from vbsvm.api.data.table_reader import ReadTable, TableReader
 from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.fit_warnings import Remark
 from vbsvm.api.sklearn_support import InputSelection, linear_classifier
-from vbsvm.api.task import Task, build_problem, check_variational
+from vbsvm.api.task import Task, check_variational
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import check_flag
 from vbsvm.design.columns import Encoded
@@ -162,9 +162,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
             about = columns.settings(opened.types, self.group, self.class_weight)
             inputs.read_columns(self, inputs.header(columns.features), reset=True)
             reader = TableReader.from_estimator(self, prior, **about)
-            problem = build_problem(reader, FilePartitions(named, opened, columns), settings, self.likelihood)
-            self.classes_ = problem.classes
-            return problem.tasks()
+            return self._build_tasks(FilePartitions(named, opened, columns).read(reader), settings)
 
         return self._fit_tasks(tasks)
 
@@ -181,9 +179,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         rows = MemoryPartitions(ReadTable(table, labels, weights, members))
         # draws are the same to the bit as without rows that do not count
         reader = TableReader.from_estimator(self, prior, drop_zero_weights=isinstance(inference, Gibbs))
-        problem = build_problem(reader, rows, settings, self.likelihood)
-        self.classes_ = problem.classes
-        return [replace(task, data=X) for task in problem.tasks()]
+        return [replace(task, data=X) for task in self._build_tasks(rows.read(reader), settings)]
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Score of each row: shape (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes).

@@ -10,9 +10,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from vbsvm.api import likelihood_power, priors
+from vbsvm.api.data.partitions import EncodedData
 from vbsvm.api.fit_warnings import Remark, fit_tasks
 from vbsvm.api.priors import predictors_prior
-from vbsvm.api.task import Task, read_imputation, read_inference
+from vbsvm.api.task import Task, build_tasks, read_imputation, read_inference
 from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.printing import warn_user
 from vbsvm.base.settings import check_flag
@@ -120,6 +121,11 @@ class Estimator(BaseEstimator):
                 "on that scale. Write the columns as a formula, or transform them first."
             )
         return settings
+
+    def _build_tasks(self, data: EncodedData, imputation: GaussianImputation) -> list[Task]:
+        """The tasks of encoded rows, whose classes are those of the estimator."""
+        self.classes_ = data.encoder.classes
+        return build_tasks(data, imputation, self.likelihood)
 
     def _fit_tasks(self, tasks: Callable[[], list[Task]]) -> Self:
         """Build the tasks, fit them, and store the fits."""

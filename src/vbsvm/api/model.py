@@ -15,7 +15,7 @@ from vbsvm.api.data.formula_reader import FormulaReader
 from vbsvm.api.data.partitions import MemoryPartitions, Partitions
 from vbsvm.api.fit_warnings import fit_tasks
 from vbsvm.api.priors import keys
-from vbsvm.api.task import build_problem, check_variational, read_imputation, read_inference, read_likelihood
+from vbsvm.api.task import build_tasks, check_variational, read_imputation, read_inference, read_likelihood
 from vbsvm.base.printing import visible, warn_user
 from vbsvm.base.settings import check_flag
 from vbsvm.design import frames
@@ -133,11 +133,11 @@ class Model:
         parts = syntax.read(formula, names, column)
         frames.check_column(names, column)
         about = weights, missing, positive, priors, settings, standardize, rows.resident, rows.no_rows
-        problem = build_problem(FormulaReader(parts, *about), rows, settings, read_likelihood(likelihood))
-        (task,) = problem.tasks()
+        encoded = rows.read(FormulaReader(parts, *about))
+        (task,) = build_tasks(encoded, settings, read_likelihood(likelihood))
         self._task = replace(task, data=data) if rows.resident else task
         self.formula, self.n_dropped = parts.text, task.n_dropped
-        self.classes = problem.classes
+        self.classes = encoded.encoder.classes
         self.spec = self._task.spec
         self.data = data
         self._settings = {

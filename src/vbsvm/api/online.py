@@ -21,7 +21,7 @@ from vbsvm.api import validation
 from vbsvm.api.data import inputs, label_checks
 from vbsvm.api.data.partitions import EncodedData, Partition
 from vbsvm.api.data.table_reader import ReadTable, TableEncoder, TableReader
-from vbsvm.api.task import Problem, Task
+from vbsvm.api.task import Task, build_tasks
 from vbsvm.base.arrays import Array
 from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.inference.gibbs import Gibbs
@@ -112,9 +112,8 @@ def _learned(
     assert rows is not None
     columns = encoder.columns(rows)
     columns = columns if stream is None else stream.columns + columns
-    problem = Problem.from_data(EncodedData(encoder, rows, columns), GaussianImputation(), likelihood)
-    models, fits = [], []
-    for k, task in enumerate(problem.tasks()):
+    tasks, models, fits = build_tasks(EncodedData(encoder, rows, columns), GaussianImputation(), likelihood), [], []
+    for k, task in enumerate(tasks):
         dense = replace(task, source=replace(task.table, wide=False))
         model, fit = _learned_model(dense, inference, k, stream)
         models.append(model)
@@ -122,7 +121,7 @@ def _learned(
     links = [PosteriorMean() for _ in models] if likelihood.normalised else calibrate([one.recent for one in models])
     calibrated_fits = tuple(replace(fit, calibration=link) for fit, link in zip(fits, links, strict=True))
     n_rows = len(batch.X) + (0 if stream is None else stream.n_rows)
-    return Stream(classes, columns, problem.design.plan.recipe, n_rows, tuple(models)), calibrated_fits
+    return Stream(classes, columns, tasks[0].plan.recipe, n_rows, tuple(models)), calibrated_fits
 
 
 def _learned_model(task: Task, inference: Variational, k: int, stream: Stream | None) -> tuple[_ModelSums, Fit]:

@@ -1,4 +1,4 @@
-"""How any data become tasks that are fitted: a reader says what columns mean, partitions where rows are."""
+"""How encoded rows become tasks, one for each model, and how these are fitted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from vbsvm.api import priors, validation
-from vbsvm.api.data.partitions import Design, EncodedData, Partitions, Reader
+from vbsvm.api.data.partitions import Design, EncodedData
 from vbsvm.api.missing_values import MissingDataPlan, plan_missing_data
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 LIKELIHOODS: dict[str, Likelihood] = {"hinge": HINGE, "logistic": LOGISTIC}
 # Loose tolerance: the fit only initialises a sampler.
 WARM_START = Variational(tol=1e-2, bound="augmented")
+# Largest number of unpenalised coefficients in the dual layout, which keeps their matrix.
+MAX_UNPENALISED = 50
 
 
 @final
@@ -267,103 +269,65 @@ def check_variational(caller: str, inference: Variational | Gibbs) -> Variationa
     return inference
 
 
-# Largest number of unpenalised coefficients in the dual layout, which keeps their matrix.
-MAX_UNPENALISED = 50
+def build_tasks(data: EncodedData, imputation: GaussianImputation, likelihood: Likelihood) -> list[Task]:
+    """Choose the treatment of missing values and the layout, validate, and build a task for each of the rows' labels.
 
-
-def build_problem(
-    reader: Reader, partitions: Partitions, imputation: GaussianImputation, likelihood: Likelihood
-) -> "Problem":
-    """The problem of rows in partitions: all of them are summarised, then encoded by what was learned."""
-    return Problem.from_data(partitions.read(reader), imputation, likelihood)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """What is to be fitted: encoded rows, what their columns mean, how missing inputs are treated, and the likelihood.
-
-    There is a model for each of the rows' labels; all of them have the rest in common.
+    The classes of a task are the negative and the positive one; None means the rest.
     """
+    rows, design, remote = data.rows, data.encoder.design(data.columns, data.rows), data.remote
+    plan = design.plan
+    validation.check_representable(data.columns.ranges, plan.recipe, plan.names)
+    missing_data = MissingDataPlan(imputation, design.terms, plan.recipe.first)
+    if not data.complete:
+        missing_data = plan_missing_data(imputation, data, design)
+    spec = Spec(design.blocks(likelihood), missing_data.model, likelihood)
+    if spec.joint_gates and plan.factors:
+        raise ValueError("LaplaceZero(gates=Joint()) does not support random effects: use gates=Factorised().")
+    source = _with_layout(spec, _source(data, design, missing_data))
+    validation.check_model_size(plan, spec, source)
+    classes = data.encoder.classes
+    pairs = [classes] if len(classes) == 2 else [np.array([None, label], dtype=object) for label in classes]
+    shared = design.formula, data.encoder.n_dropped, rows.sample_weights, rows.row_numbers
+    tasks = [
+        Task(spec, plan, missing_data, replace(source, y=y), pair, *shared)
+        for y, pair in zip(rows.labels, pairs, strict=True)
+    ]
+    return tasks if remote is None else [remote.with_rows(task, number) for number, task in enumerate(tasks)]
 
-    data: EncodedData
-    design: Design
-    imputation: GaussianImputation
-    likelihood: Likelihood
 
-    @staticmethod
-    def from_data(data: EncodedData, imputation: GaussianImputation, likelihood: Likelihood) -> "Problem":
-        """The problem of encoded rows."""
-        return Problem(data, data.encoder.design(data.columns, data.rows), imputation, likelihood)
-
-    @property
-    def classes(self) -> NDArray[Any]:
-        """Labels of all classes."""
-        return self.data.encoder.classes
-
-    @property
-    def _label_pairs(self) -> list[NDArray[Any]]:
-        """Negative and positive class of each model; None means the rest."""
-        if len(self.classes) == 2:
-            return [self.classes]
-        return [np.array([None, label], dtype=object) for label in self.classes]
-
-    def tasks(self) -> list[Task]:
-        """Choose the treatment of missing values and the layout, validate, and build a task for each model."""
-        data, design, rows = self.data, self.design, self.data.rows
-        plan = design.plan
-        validation.check_representable(data.columns.ranges, plan.recipe, plan.names)
-        missing_data = MissingDataPlan(self.imputation, design.terms, plan.recipe.first)
-        if not data.complete:
-            missing_data = plan_missing_data(self.imputation, data, design)
-        spec = Spec(design.blocks(self.likelihood), missing_data.model, self.likelihood)
-        validation.check_gates(spec, plan)
-        source = self._source(spec, missing_data)
-        validation.check_model_size(plan, spec, source)
-        shared = design.formula, data.encoder.n_dropped, rows.sample_weights, rows.row_numbers
-        tasks = [
-            Task(spec, plan, missing_data, replace(source, y=y), classes, *shared)
-            for y, classes in zip(rows.labels, self._label_pairs, strict=True)
-        ]
-        remote = data.remote
-        return tasks if remote is None else [remote.with_rows(task, number) for number, task in enumerate(tasks)]
-
-    def _source(self, spec: Spec, missing_data: MissingDataPlan) -> InMemory:
-        """The rows, in the layout that suits the model."""
-        plan, rows, encoded = self.design.plan, self.data.rows, self.data.rows.encoded
-        if issparse(encoded.table):
-            return _with_layout(spec, Sparse.from_csr(encoded.table, rows.labels[0], rows.weights, plan.recipe))
-        source = Memory(
-            encoded.table,
-            rows.labels[0],
-            rows.weights,
-            plan.recipe,
-            tuple(map(Grouping.from_levels, plan.factors, encoded.levels)),
-            plan.n_carried,
-            missing_inputs=missing_data.missing_inputs,
-            candidates=encoded.candidates,
-            known_levels=self.design.known_levels,
-            pages=self.data.pages,
-            fixed_levels=missing_data.fixed_levels,
-        )
-        return _with_layout(spec, source)
+def _source(data: EncodedData, design: Design, missing_data: MissingDataPlan) -> InMemory:
+    """The rows as dense or sparse columns."""
+    plan, rows, encoded = design.plan, data.rows, data.rows.encoded
+    if issparse(encoded.table):
+        return Sparse.from_csr(encoded.table, rows.labels[0], rows.weights, plan.recipe)
+    return Memory(
+        encoded.table,
+        rows.labels[0],
+        rows.weights,
+        plan.recipe,
+        tuple(map(Grouping.from_levels, plan.factors, encoded.levels)),
+        plan.n_carried,
+        missing_inputs=missing_data.missing_inputs,
+        candidates=encoded.candidates,
+        known_levels=design.known_levels,
+        pages=data.pages,
+        fixed_levels=missing_data.fixed_levels,
+    )
 
 
 def _with_layout(spec: Spec, source: InMemory) -> InMemory:
-    """The source with the layout of its covariance: by columns, by rows (wide), or by draws."""
-    if not _supports_row_layout(spec, source):
-        return source
-    if validation.needs_draws(source.X) and spec.gate_map is None:
-        return replace(source, drawn_covariance=True)
-    return replace(source, wide=validation.is_wide(source.X))
+    """The source with the layout of its covariance: by columns, by rows (wide), or by draws.
 
-
-def _supports_row_layout(spec: Spec, source: InMemory) -> bool:
-    """Whether a rows × rows layout applies: no groups, nothing missing, nearly all columns penalised."""
+    The last two are for no groups, nothing missing, and nearly all columns penalised.
+    """
     gates = spec.gate_map
     carried = source.n_core < source.n_columns
     if source.groupings or carried or source.missing_inputs is not None or source.candidates is not None:
-        return False
+        return source
     if spec.joint_gates or (gates is not None and gates.shared):
-        return False
-    return bool(np.count_nonzero(spec.precision(spec.start()).diagonal < FREE) <= MAX_UNPENALISED)
+        return source
+    if np.count_nonzero(spec.precision(spec.start()).diagonal < FREE) > MAX_UNPENALISED:
+        return source
+    if gates is None and validation.needs_draws(source.X):
+        return replace(source, drawn_covariance=True)
+    return replace(source, wide=validation.is_wide(source.X))

@@ -101,12 +101,6 @@ def read_seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(0, 2**31 - 1))
 
 
-def check_gates(spec: Spec, plan: Plan) -> None:
-    """Reject joint distributions of gates and coefficients together with random effects."""
-    if spec.joint_gates and plan.factors:
-        raise ValueError("LaplaceZero(gates=Joint()) does not support random effects: use gates=Factorised().")
-
-
 def check_finite_columns(
     X: Any, weights: Array, ranges: Range, names: tuple[str, ...], given: NDArray[np.intp] | None = None
 ) -> None:
