@@ -356,10 +356,8 @@ class TestSeveralClasses:
         assert clf.score(*classes) > 0.5
 
     def test_each_class_is_the_same_as_alone(self, classes):
-        together = VBSVC().fit(*classes).fit_
-        alone = [
-            fit_all([task], Variational(), seed=0)[0] for task in VBSVC()._tasks(*classes, None)
-        ]  # each learns the distribution
+        together, tasks = VBSVC().fit(*classes).fit_, VBSVC()._tasks(*classes, None)
+        alone = [fit_all([task], Variational(), seed=0)[0] for task in tasks]  # each learns the distribution
         for one, other in zip(together, alone, strict=True):
             np.testing.assert_array_equal(one.outcome.state.packed, other.outcome.state.packed)
 

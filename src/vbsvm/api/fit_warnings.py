@@ -12,22 +12,20 @@ from sklearn.exceptions import ConvergenceWarning
 from vbsvm.api import likelihood_power, validation
 from vbsvm.api.task import Task, fit_all
 from vbsvm.base import diagnostics
-from vbsvm.base.arrays import Array, single_threaded_blas
+from vbsvm.base.arrays import single_threaded_blas
 from vbsvm.base.printing import ReliabilityWarning
 from vbsvm.base.update_mode import mean_field
-from vbsvm.design.candidates import Candidates
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.loop import OptimizeResult, Status
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.model import input_model
 from vbsvm.model.layouts.dense import DenseGram
 from vbsvm.model.priors import LaplaceZero
-from vbsvm.model.spec import Spec, State
+from vbsvm.model.spec import State
 from vbsvm.model.sweep import pass_rows
 from vbsvm.results import prediction
 from vbsvm.results.fit import Fit
 from vbsvm.results.fit_predictions import mean_scores
-from vbsvm.results.history import WorstMixing
 from vbsvm.sources.distributed import Distributed, InMemory
 
 # Rows that are scored first; twice as many next, until every class has been assigned.
@@ -92,14 +90,27 @@ def at_power(
 
 
 def convergence_messages(owner: str, fit: Fit, inference: Variational | Gibbs) -> list[str]:
-    """Messages about convergence of the optimisation or mixing of the chains."""
+    """Messages about convergence of the optimisation or mixing of the chains, with advice."""
     if isinstance(inference, Variational):
         return [] if fit.converged else [_convergence_message(owner, fit, inference)]
     if fit.history.separable:
-        return [_separation_message(owner)]
+        return [
+            f"{owner}: most draws separate the classes. Under this prior the posterior is then hardly bounded, and its "
+            "means depend on how long the chains ran. Use a tighter prior, such as Ridge(3, 3) or Normal(1.0), or "
+            "inference=Variational(), which stays finite."
+        ]
     worst = fit.worst_mixing()
     messages = [f"{owner} was interrupted after {fit.history.passes} sweeps."] if fit.interrupted else []
-    return messages if worst is None else [*messages, _mixing_message(owner, worst, inference, fit.spec)]
+    if worst is not None:
+        rhat = f"{worst.rhat_of!r} has an R-hat of {worst.rhat:.3f} (up to {diagnostics.MAX_RHAT} is good), and "
+        n_tune = inference.n_tune(warm=inference.suits_warm_start(fit.spec))
+        messages.append(
+            f"{owner}: the chains have not mixed well enough: {'' if np.isnan(worst.rhat) else rhat}"
+            f"{worst.ess_of!r} has {worst.ess:.0f} effective draws ({diagnostics.MIN_ESS} are needed). Draw more, as "
+            f"with Gibbs(draws={4 * int(inference.draws)}, tune={2 * n_tune}), or check the last columns of "
+            "the tables before you trust a number."
+        )
+    return messages
 
 
 def _random_effects_messages(owner: str, fit: Fit) -> list[str]:
@@ -126,52 +137,23 @@ def _random_effects_messages(owner: str, fit: Fit) -> list[str]:
     return messages
 
 
-def _mixing_message(owner: str, worst: WorstMixing, inference: Gibbs, spec: Spec) -> str:
-    """Message that chains have not mixed, with advice."""
-    rhat = f"{worst.rhat_of!r} has an R-hat of {worst.rhat:.3f} (up to {diagnostics.MAX_RHAT} is good), and "
-    n_tune = inference.n_tune(warm=inference.suits_warm_start(spec))
-    return (
-        f"{owner}: the chains have not mixed well enough: {'' if np.isnan(worst.rhat) else rhat}"
-        f"{worst.ess_of!r} has {worst.ess:.0f} effective draws ({diagnostics.MIN_ESS} are needed). Draw more, as "
-        f"with Gibbs(draws={4 * int(inference.draws)}, tune={2 * n_tune}), or check the last columns of "
-        "the tables before you trust a number."
-    )
-
-
-def _separation_message(owner: str) -> str:
-    """Message that the classes are separated, with advice."""
-    return (
-        f"{owner}: most draws separate the classes. Under this prior the posterior is then hardly bounded, and its "
-        "means depend on how long the chains ran. Use a tighter prior, such as Ridge(3, 3) or Normal(1.0), or "
-        "inference=Variational(), which stays finite."
-    )
-
-
-def _larger_psi(spec: Spec) -> float:
-    """A prior scale ψ of the inputs' covariance that regularises it more strongly."""
-    inputs = input_model(spec.missing)
-    assert inputs is not None
-    return 10.0 * max(1.0, inputs.psi)
-
-
 def _convergence_message(owner: str, fit: Fit, inference: Variational) -> str:
     """Message why the optimisation did not converge, with advice."""
     spec, history = fit.spec, fit.history
     if history.ending is Status.INTERRUPTED:
         return f"{owner} was interrupted after {history.passes} passes: the coefficients may still change."
-    more = f"Variational(max_iter={10 * inference.most_passes(spec)})"
-    if history.ending is Status.INPUTS_OUT_OF_PASSES or (
-        history.ending is Status.OUT_OF_PASSES and input_model(spec.missing) is not None
-    ):
+    more, out_of_passes = f"Variational(max_iter={10 * inference.most_passes(spec)})", Status.OUT_OF_PASSES
+    inputs = input_model(spec.missing)
+    if inputs is not None and history.ending in (Status.INPUTS_OUT_OF_PASSES, out_of_passes):
         learning = "while it learned the distribution of the inputs"
-        tried = f"in {history.passes} passes" if history.ending is Status.OUT_OF_PASSES else learning
+        tried = f"in {history.passes} passes" if history.ending is out_of_passes else learning
         return (
             f"{owner} did not converge {tried}: the coefficients may still change. Rows may be too few to learn how "
             "the columns with missing values vary together: hold that by a stronger prior, as with "
-            f"imputation=GaussianImputation(psi={_larger_psi(spec):g}), leave such columns out, or allow more passes "
-            f"with inference={more}."
+            f"imputation=GaussianImputation(psi={10 * max(1.0, inputs.psi):g}), leave such columns out, or allow more "
+            f"passes with inference={more}."
         )
-    if history.ending is Status.OUT_OF_PASSES:
+    if history.ending is out_of_passes:
         return (
             f"{owner} reached the limit of passes ({history.passes}) before it converged to tol={inference.tol:g}: "
             f"the coefficients may still change. Allow more passes with inference={more}, or accept the result with a "
@@ -196,12 +178,14 @@ def _unassigned_message(
 
     ``remedy`` says how classes are weighed; ``{own}`` and ``{others}`` in it become the weights that make them equal.
     """
-    plan = tasks[0].plan
-    if not plan.names and not plan.factors:  # an intercept alone knows one class only
+    plan, likelihood = tasks[0].plan, tasks[0].spec.likelihood
+    # an intercept alone knows one class only; a rare class may well be nowhere the likelier one
+    if likelihood.normalised or not (plan.names or plan.factors):
         return None
-    if tasks[0].spec.likelihood.normalised:  # a rare class may well be nowhere the likelier one
-        return None
-    unassigned = _unassigned(tasks, fits, len(classes))
+    task, source = tasks[0], tasks[0].source
+    if isinstance(source, Distributed):  # workers are sent nothing of the cluster
+        task = replace(task, source=source.template, sample_weights=None)
+    unassigned = np.flatnonzero(~source.sum_over_memories(partial(_assigned_classes, task, fits, len(classes))))
     if not len(unassigned):
         return None
     label, names = classes[unassigned[0]], ", ".join(repr(str(classes[k])) for k in unassigned)
@@ -209,27 +193,13 @@ def _unassigned_message(
         f"{owner}: no row of the training data is assigned to class{'es' * (len(unassigned) > 1)} {names}. With a "
         "hinge loss, coefficients near 0 then do not mean that the inputs are unrelated to the outcome. "
     )
-    share = _class_share(fits, int(unassigned[0]))
+    facts = fits[0 if len(fits) == 1 else unassigned[0]].facts
+    assert facts is not None
+    share = facts.share(positive=len(fits) > 1 or unassigned[0] == 1)
     if share >= BALANCED_SHARE:
         return f"{message}The classes already have similar weights: the inputs may say little about the outcome."
     weights = {"own": f"{0.5 / share:.3g}", "others": f"{0.5 / (1 - share):.3g}"}
     return f"{message}Give {str(label)!r} more weight: {remedy.format(**weights)}."
-
-
-def _class_share(fits: Sequence[Fit], code: int) -> float:
-    """Share of a class in the total weight."""
-    facts = fits[0 if len(fits) == 1 else code].facts
-    assert facts is not None
-    return facts.share(positive=len(fits) > 1 or code == 1)
-
-
-def _unassigned(tasks: Sequence[Task], fits: Sequence[Fit], n_classes: int) -> NDArray[np.intp]:
-    """Numbers of the classes that no row of positive weight is assigned to."""
-    source = tasks[0].source
-    if not isinstance(source, Distributed):
-        return np.flatnonzero(~_assigned_classes(tasks[0], fits, n_classes, source))
-    local_task = replace(tasks[0], source=source.template, sample_weights=None)
-    return np.flatnonzero(~source.sum_over_memories(partial(_assigned_classes, local_task, fits, n_classes)))
 
 
 def _assigned_classes(task: Task, fits: Sequence[Fit], n_classes: int, source: InMemory) -> NDArray[np.bool_]:
@@ -240,22 +210,15 @@ def _assigned_classes(task: Task, fits: Sequence[Fit], n_classes: int, source: I
         rows = slice(begin, begin + size)
         scores_by_model = [mean_scores(fit, task.encoded(rows)) for fit in fits]
         scores = prediction.decision_values(scores_by_model, [fit.calibration for fit in fits])
-        counted = _has_weight(source.weights[rows], source.candidates)
-        is_assigned[_predicted_class(scores)[counted]] = True
+        weights = source.weights[rows]
+        if source.candidates is not None:  # they are merged into their row
+            weights = np.bincount(source.candidates.row, weights)
+        predicted = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(np.intp)
+        is_assigned[predicted[weights > 0]] = True
         if source.pages is not None:
             source.pages.count_bytes(size * source.X.itemsize * source.X.shape[1])
         begin, size = begin + size, 2 * size if source.pages is None else min(2 * size, MAX_ROWS_ON_DISK)
     return is_assigned
-
-
-def _predicted_class(scores: Array) -> NDArray[np.intp]:
-    """Number of each row's class: by the sign of one score, or the largest of several."""
-    return scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(np.intp)
-
-
-def _has_weight(weights: Array, candidates: Candidates | None) -> NDArray[np.bool_]:
-    """Mask of rows of positive weight; candidates are merged into their row."""
-    return weights > 0 if candidates is None else np.bincount(candidates.row, weights) > 0
 
 
 def _selection_messages(owner: str, task: Task, fit: Fit) -> list[str]:
