@@ -176,11 +176,9 @@ def _fit_table(frame: Any, request: Request) -> "Fit | Classifier":
         with tables.file_row_numbers(rows):
             return request.classifier().fit(frame[columns], frame[target], sample_weight=weights)
     for name in text:
-        _hint_at_numbers(frame[name])
-    _check_categories(frame, text)
+        _check_category(frame[name])
     formula = f"`{target}` ~ ." + (f" + (1 | `{request.group}`)" if request.group is not None else "")
-    if text:
-        say(f"Note: text columns are used as categories ({tables.join_names(text)}).", err=True)
+    _note_categories(text)
     with tables.file_row_numbers(rows):
         return _fit_by_formula(frame, formula, target, request)
 
@@ -279,8 +277,8 @@ def _is_numeric(column: Any) -> bool:
     return column.dtype.kind in "biuf" or all(isinstance(value, bool) for value in column.dropna())
 
 
-def _hint_at_numbers(column: Any) -> None:
-    """Say so where nearly all of a text column could be read as numbers: a sign for missing values made it text."""
+def _check_category(column: Any) -> None:
+    """Reject text of very many kinds; say so where a sign for missing values made text of a column of numbers."""
     import pandas as pd
 
     observed = column.dropna()
@@ -292,16 +290,16 @@ def _hint_at_numbers(column: Any) -> None:
             "missing value, leave the cell empty.",
             err=True,
         )
+    if observed.nunique() > MAX_LEVELS:
+        raise click.ClickException(
+            f"Column {column.name!r} holds {observed.nunique()} different texts, too many for a category: leave it out "
+            f"with --drop {column.name!r}, or use it as --group if it identifies groups of rows."
+        )
 
 
-def _check_categories(frame: Any, text: list[str]) -> None:
-    for name in text:
-        count = frame[name].nunique()
-        if count > MAX_LEVELS:
-            raise click.ClickException(
-                f"Column {name!r} holds {count} different texts, too many for a category: leave it out with "
-                f"--drop {name!r}, or use it as --group if it identifies groups of rows."
-            )
+def _note_categories(text: list[str]) -> None:
+    if text:
+        say(f"Note: text columns are used as categories ({tables.join_names(text)}).", err=True)
 
 
 def _fit_files(files: "Files", request: Request) -> "Fit | Classifier":
@@ -321,8 +319,7 @@ def _fit_files(files: "Files", request: Request) -> "Fit | Classifier":
     text = [name for name in inputs if table.types[name] == "text"]
     if not text and request.positive is None:
         return request.classifier().fit_files(files, target, features=columns, weights=request.weights)
-    if text:
-        say(f"Note: text columns are used as categories ({', '.join(text[:12])}).", err=True)
+    _note_categories(text)
     terms = [f"`{name}`" for name in inputs] + ([] if request.group is None else [f"(1 | `{request.group}`)"])
     return _fit_files_by_formula(files, f"`{target}` ~ {' + '.join(terms)}", request)
 
