@@ -231,11 +231,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         return prediction.log_probabilities(self._log_odds(X))
 
     def _log_odds(self, X: ArrayLike) -> Array:
-        return prediction.log_odds(self._scores(X, for_odds=True), self._links)
-
-    @property
-    def _links(self) -> list[prediction.Link | None]:
-        return [fit._link for fit in self.fit_]
+        return prediction.log_odds(self._scores(X, for_odds=True), [fit._link for fit in self.fit_])
 
     @property
     def _text_columns(self) -> set[str]:

@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 from vbsvm.api import likelihood_power, priors
 from vbsvm.api.data.partitions import EncodedData
 from vbsvm.api.fit_warnings import Remark, fit_tasks
-from vbsvm.api.priors import predictors_prior
 from vbsvm.api.task import Task, build_tasks, read_imputation, read_inference
 from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.printing import warn_user
@@ -102,8 +101,9 @@ class Estimator(BaseEstimator):
         return None if power is None else likelihood_power.read_power(type(self).__name__, power)
 
     def _prior(self) -> Prior:
-        given = predictors_prior(self.likelihood) if self.prior is None else self.prior
-        prior = priors.resolve_alias("prior", given, priors.PRIORS)
+        if self.prior is None:
+            return priors.variance_prior(self.likelihood)
+        prior = priors.resolve_alias("prior", self.prior, priors.PRIORS)
         if not isinstance(prior, Prior):
             raise TypeError(f"prior must be an object such as Ridge() or Normal(variance=1.0), or None; got {prior!r}.")
         if prior.of_groups:

@@ -1,7 +1,7 @@
 """Missing values of one fit: how they are treated, decided in one place, and what predictions go by afterwards."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import final
 
@@ -45,7 +45,7 @@ class MissingDataPlan:
     input_model: InputModel | None = None
     missing_inputs: MissingInputs | None = None
     patterns: MissingPatterns | None = None
-    units: Array = field(default_factory=lambda: np.empty(0))
+    units: Array | None = None
 
     @property
     def all_inputs(self) -> Inputs:
@@ -82,7 +82,7 @@ def plan_missing_data(settings: GaussianImputation, data: EncodedData, design: D
     complete = np.flatnonzero(~missing[: len(plan.names) - plan.n_carried])
     complete = complete[~np.isin(complete, terms.uncertain)]
     no_columns = complete[:0]
-    input_model, missing_inputs, units = None, None, np.empty(0)
+    input_model = missing_inputs = units = None
     if missing.any():
         chosen, regressors = (inputs, no_columns) if settings.joint else (incomplete, complete)
         links = [j for j, (_, of) in enumerate(terms.links) if missing[of]]

@@ -21,13 +21,12 @@ from vbsvm.api import validation
 from vbsvm.api.data import inputs, label_checks
 from vbsvm.api.data.partitions import EncodedData, Partition
 from vbsvm.api.data.table_reader import ReadTable, TableEncoder, TableReader
-from vbsvm.api.task import Task, build_tasks
+from vbsvm.api.task import AT_RANDOM, Task, build_tasks
 from vbsvm.base.arrays import Array
 from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.loop import OptimizeResult
 from vbsvm.inference.variational import Variational
-from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.priors import LaplaceZero
@@ -112,7 +111,7 @@ def _learned(
     assert rows is not None
     columns = encoder.columns(rows)
     columns = columns if stream is None else stream.columns + columns
-    tasks, models, fits = build_tasks(EncodedData(encoder, rows, columns), GaussianImputation(), likelihood), [], []
+    tasks, models, fits = build_tasks(EncodedData(encoder, rows, columns), AT_RANDOM, likelihood), [], []
     for k, task in enumerate(tasks):
         dense = replace(task, source=replace(task.table, wide=False))
         model, fit = _learned_model(dense, inference, k, stream)

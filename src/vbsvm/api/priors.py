@@ -43,13 +43,8 @@ def fixed_prior(likelihood: Likelihood, *, standardised: bool) -> Prior:
     return FIXED_PRIOR if likelihood.normalised and standardised else INTERCEPT_PRIOR
 
 
-def predictors_prior(likelihood: Likelihood) -> Prior:
-    """Of the predictors of an estimator: their variance, and so the penalty, is inferred."""
-    return HalfT() if likelihood.normalised else Ridge()
-
-
-def intercepts_prior(likelihood: Likelihood) -> Prior:
-    """Of a random intercept or slope on its own."""
+def variance_prior(likelihood: Likelihood) -> Prior:
+    """Of an estimator's predictors, and of a random intercept or slope on its own: their variance is inferred."""
     return HalfT() if likelihood.normalised else Ridge()
 
 
@@ -144,7 +139,7 @@ def _group_blocks(reader: Reader, user_priors: "_UserPriors") -> list[Block]:
         stop, q = first + factor.size, len(factor.slopes)
         columns = tuple(slice(first + position, stop, q) for position in effects.places)
         prior = user_priors.take(str(effects.term), effects.term.written)
-        default = (intercepts_prior if len(columns) == 1 else covariance_prior)(user_priors.likelihood)
+        default = (variance_prior if len(columns) == 1 else covariance_prior)(user_priors.likelihood)
         blocks.append(Block(str(effects.term), columns, default if prior is None else prior))
     return blocks
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from vbsvm.design.formula.reader import Reader as FormulaDesign
 
 LIKELIHOODS: dict[str, Likelihood] = {"hinge": HINGE, "logistic": LOGISTIC}
+AT_RANDOM = GaussianImputation()
 # Loose tolerance: the fit only initialises a sampler.
 WARM_START = Variational(tol=1e-2, bound="augmented")
 # Largest number of unpenalised coefficients in the dual layout, which keeps their matrix.
@@ -157,16 +158,15 @@ class Task:
 
     def shifted(self, shift: Shift) -> "Task":
         """The same with missing values shifted, and otherwise missing at random."""
-        missing, missing_inputs = self.spec.missing, self.rows.missing_inputs
+        missing, missing_inputs, units = self.spec.missing, self.rows.missing_inputs, self.missing_data.units
         assert isinstance(missing, MissingModel)
         assert missing.inputs is not None
         assert missing_inputs is not None
+        assert units is not None
         names = [self.plan.name_of(k) for k in missing_inputs.inputs.variables]
         settings = replace(missing.inputs.settings, mechanism=None)
         at_random = replace(missing, inputs=replace(missing.inputs, settings=settings, probit_of=None))
-        source = replace(
-            self.table, missing_inputs=replace(missing_inputs, shift=self.missing_data.units * shift.of(names))
-        )
+        source = replace(self.table, missing_inputs=replace(missing_inputs, shift=units * shift.of(names)))
         return replace(self, spec=replace(self.spec, missing=at_random), source=source)
 
     def encoded(self, rows: slice) -> Encoded:
@@ -249,7 +249,7 @@ def read_inference(value: Any) -> Variational | Gibbs:
 
 def read_imputation(value: Any) -> GaussianImputation:
     """Validated imputation settings; default ``GaussianImputation()``."""
-    settings = GaussianImputation() if value is None else value
+    settings = AT_RANDOM if value is None else value
     if not isinstance(settings, GaussianImputation):
         raise TypeError(f"imputation must be an object such as GaussianImputation(), or None; got {settings!r}.")
     return settings

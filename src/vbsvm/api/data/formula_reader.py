@@ -191,7 +191,8 @@ class FormulaReader:
         """Learn the terms from all rows in memory, and encode these."""
         assert rows.frame is not None
         classes, y = self._outcome(rows.frame)
-        sampler = column_sampler(self.imputation, y, rows.weights)
+        incomplete = bool(rows.frame.isna().any(axis=None))
+        sampler = column_sampler(self.imputation, y, rows.weights) if incomplete else None
         design, centred, encoded = learning.learn(self.parts, rows.frame, rows.weights, self.standardize, sampler)
         labelled = _labelled(encoded, y, rows.weights, rows.frame.index.to_numpy(dtype=np.intp))
         return FormulaEncoder(self, design, centred, classes, rows.n_dropped, encoded=labelled)

@@ -12,7 +12,7 @@ from scipy.sparse import issparse
 from vbsvm.api import validation
 from vbsvm.api.data import inputs, label_checks
 from vbsvm.api.data.partitions import Design, InputTerms, LabelledRows, Partition, RowCounts
-from vbsvm.api.priors import INTERCEPT_PRIOR, intercepts_prior
+from vbsvm.api.priors import INTERCEPT_PRIOR, variance_prior
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, LabelSummary, Levels, Plan
 from vbsvm.design.scaling import ColumnSummary, sparse_summary, with_common_scale
@@ -227,6 +227,6 @@ def _blocks(prior: Prior, plan: Plan, likelihood: Likelihood) -> tuple[Block, ..
     columns = slice(plan.recipe.first, plan.n_fixed)
     blocks.append(Block(INPUTS, (columns,), prior, prior.gate_of(plan.names)))
     for begin, factor in zip(plan.first_effects(), plan.factors, strict=True):
-        of_groups = intercepts_prior(likelihood)
-        blocks.append(Block(f"(1 | {factor.name})", (slice(begin, begin + factor.size),), of_groups))
+        effects = (slice(begin, begin + factor.size),)
+        blocks.append(Block(f"(1 | {factor.name})", effects, variance_prior(likelihood)))
     return tuple(blocks)
