@@ -22,7 +22,7 @@ from vbsvm.api.data.table_reader import ReadTable, TableReader
 from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.fit_warnings import Remark
 from vbsvm.api.sklearn_support import InputSelection, linear_classifier
-from vbsvm.api.task import Task, check_variational
+from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import check_flag
 from vbsvm.design.columns import Encoded
@@ -377,8 +377,8 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         tasks = type(self)(**self.get_params(deep=False))._tasks(X, y, sample_weight)
         if len(tasks) > 1:
             raise ValueError("sensitivity is only available for two classes: fit one class against the rest.")
-        inference = check_variational("sensitivity", self._inference())
-        return sensitivity.table(type(self).__name__, tasks, inference, self._likelihood_power(), deltas, columns)
+        power = self._likelihood_power()
+        return sensitivity.table(type(self).__name__, tasks, self._inference(), power, deltas, columns)
 
     def to_sklearn(self) -> LinearSVC | LogisticRegression:
         """A fitted linear classifier of scikit-learn with the same decision values and predictions.

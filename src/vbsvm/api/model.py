@@ -15,7 +15,7 @@ from vbsvm.api.data.formula_reader import FormulaReader
 from vbsvm.api.data.partitions import MemoryPartitions, Partitions
 from vbsvm.api.fit_warnings import fit_tasks
 from vbsvm.api.priors import keys
-from vbsvm.api.task import build_tasks, check_variational, read_imputation, read_inference, read_likelihood
+from vbsvm.api.task import build_tasks, read_imputation, read_inference, read_likelihood
 from vbsvm.base.printing import visible, warn_user
 from vbsvm.base.settings import check_flag
 from vbsvm.design import frames
@@ -187,10 +187,10 @@ class Model:
         the coefficients, and the share of complete rows whose predicted class changes (NaN where no row is complete).
         ``plots.sensitivity`` draws it.
         """
-        variational = check_variational("sensitivity", read_inference(inference))
+        inference = read_inference(inference)
         if self.in_files:
             raise ValueError("sensitivity is only available for data in memory: give Model a frame of some rows.")
-        return sensitivity.table("Model.sensitivity", [self._task], variational, self._power, deltas, columns)
+        return sensitivity.table("Model.sensitivity", [self._task], inference, self._power, deltas, columns)
 
     def __getattr__(self, name: str) -> Any:
         """Say where it is what only a fit has."""

@@ -14,6 +14,7 @@ from vbsvm.api.fit_warnings import at_power, convergence_messages
 from vbsvm.api.task import Task
 from vbsvm.base.settings import is_number, is_within
 from vbsvm.design.columns import INTERCEPT
+from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.imputation import CHANGED
 from vbsvm.missing.settings import Shift, check_known
@@ -33,7 +34,7 @@ MAX_SHIFTS = 10_000
 def table(
     owner: str,
     tasks: list[Task],
-    inference: Variational,
+    inference: Variational | Gibbs,
     power: float | str | None,
     deltas: Sequence[float],
     columns: Sequence[str] | None,
@@ -41,6 +42,8 @@ def table(
     """One row for each shift: coefficients, and the share of complete rows whose class is not that without shift."""
     import pandas as pd
 
+    if isinstance(inference, Gibbs):
+        raise ValueError("sensitivity is only available for variational fits: use inference=Variational().")
     (task,), _ = at_power(owner, tasks, power, inference)
     missing_inputs, patterns = task.source.missing_inputs, task.missing_data.patterns
     if missing_inputs is None or patterns is None:

@@ -88,32 +88,24 @@ class Task:
         Where inputs are missing, their distribution is a part of the fit. Else it is learned when it is asked for.
         ``inference`` makes the fit again without some rows, where it can.
         """
-        if isinstance(self.source, Memory) and self.source.pages is not None and not outcome.interrupted:
-            self.source.pages.finish()
-        incomplete = self.source.missing_inputs is not None
-        facts = Facts.from_source(self.source, self.n_dropped)
+        spec, plan, source = self.spec, self.plan, self.source
+        if isinstance(source, Memory) and source.pages is not None and not outcome.interrupted:
+            source.pages.finish()
+        facts = Facts.from_source(source, self.n_dropped)
 
         def learn() -> Population | None:
-            return self.missing_data.population(self.source, outcome) if first is None else first._input_population
+            return self.missing_data.population(source, outcome) if first is None else first._input_population
 
         rows = TrainingRows(
-            self.spec,
-            outcome,
-            self.source,
-            self.plan.n_fixed,
-            self._unweighted,
-            self.row_numbers,
-            learn,
-            self.data,
-            inference,
+            spec, outcome, source, plan.n_fixed, self._unweighted, self.row_numbers, learn, self.data, inference
         )
         return Fit(
-            self.spec,
-            self.plan,
+            spec,
+            plan,
             outcome,
             self.classes,
             self.reader,
-            self.missing_data.population(self.source, outcome) if incomplete else None,
+            None if source.missing_inputs is None else self.missing_data.population(source, outcome),
             self.missing_data.patterns or MissingPatterns((), np.zeros((1, 0), dtype=bool), np.array([facts.n_rows])),
             facts,
             _rows=rows,
@@ -201,7 +193,8 @@ def fit_all(
     """Fit one model for each class, optionally from initial states.
 
     Samplers run together: an interrupted one has draws of every class. Other fits run in sequence: if one is
-    interrupted before the last, a class is missing.
+    interrupted before the last, a class is missing. Those of several classes have the slopes that make their scores
+    comparable, learned from the rows left out; for two classes only probabilities need one, and ask for it.
     """
     fits: list[Fit] = []
     if isinstance(inference, Gibbs):
@@ -209,22 +202,13 @@ def fit_all(
         around = [state for task in tasks if (state := task._chain_start(inference)) is not None] or None
         for task, sample in zip(tasks, inference.run_several(models, seed, around), strict=True):
             fits.append(task.result(sample, fits[0] if fits else None))
-        return with_calibrations(fits)
-    learned = inference.learned(tasks[0].spec, tasks[0].source)
-    for task, start in zip(tasks, starts or [None] * len(tasks), strict=True):
-        outcome = task.optimize(inference, start, learned)
-        if outcome.interrupted and len(fits) + 1 < len(tasks):
-            raise KeyboardInterrupt
-        fits.append(task.result(outcome, fits[0] if fits else None, inference))
-    return with_calibrations(fits)
-
-
-def with_calibrations(fits: list[Fit]) -> list[Fit]:
-    """The fits of several classes with the slopes that make their scores comparable, learned from the rows left out.
-
-    The probabilities of two classes need the same, but their predictions do not: there it is learned when it is asked
-    for.
-    """
+    else:
+        learned = inference.learned(tasks[0].spec, tasks[0].source)
+        for task, start in zip(tasks, starts or [None] * len(tasks), strict=True):
+            outcome = task.optimize(inference, start, learned)
+            if outcome.interrupted and len(fits) + 1 < len(tasks):
+                raise KeyboardInterrupt
+            fits.append(task.result(outcome, fits[0] if fits else None, inference))
     if len(fits) == 1:
         return fits
     calibrations = links([fit._rows for fit in fits if fit._rows is not None])
@@ -260,13 +244,6 @@ def read_likelihood(value: Any) -> Likelihood:
     if not isinstance(value, str) or value not in LIKELIHOODS:
         raise ValueError(f"likelihood must be 'hinge' or 'logistic'; got {value!r}.")
     return LIKELIHOODS[value]
-
-
-def check_variational(caller: str, inference: Variational | Gibbs) -> Variational:
-    """Reject ``Gibbs`` where only variational fits are supported."""
-    if isinstance(inference, Gibbs):
-        raise ValueError(f"{caller} is only available for variational fits: use inference=Variational().")
-    return inference
 
 
 def build_tasks(data: EncodedData, imputation: GaussianImputation, likelihood: Likelihood) -> list[Task]:
