@@ -50,8 +50,6 @@ class DaskClassifier(ClassifierMixin, Estimator):
         cluster = Cluster.from_client(self.client)
         if self.group is not None:
             inputs.check_group(self.group)
-            if not self.fit_intercept:
-                raise ValueError("group adds random intercepts around a common intercept: set fit_intercept=True.")
         empty = header(X)
         inputs.read_columns(self, empty, reset=True)
         inputs.read_rows(empty, self.group)

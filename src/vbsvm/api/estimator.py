@@ -172,8 +172,6 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         check_in_memory(X=X, y=y, sample_weight=sample_weight)
         vars(self).pop("levels_", None)
         y = label_checks.read_labels(y)
-        if self.group is not None and not self.fit_intercept:
-            raise ValueError("group adds random intercepts around a common intercept: set fit_intercept=True.")
         table, labels, members = inputs.read_data(self, X, y, sample_weight)
         weights = label_checks.read_weights(sample_weight, table.shape[0])
         rows = MemoryPartitions(ReadTable(table, labels, weights, members))

@@ -12,7 +12,7 @@ from vbsvm.base.printing import SharedLine
 from vbsvm.base.settings import log
 from vbsvm.design.values import did_you_mean, join_names
 from vbsvm.sources.files import Files, FileTable
-from vbsvm.sources.files_cache import Cache, CachedRows, RowPositions, Writer
+from vbsvm.sources.files_cache import Cache, RowPositions, Writer
 from vbsvm.sources.files_parquet import FLOAT32
 
 # Proportion of the memory limit for whole columns, from which splines and some transforms are learned.
@@ -125,7 +125,8 @@ class FilePartitions(Partitions):
         if rows is None:
             raise OSError(f"The encoded rows were removed from {cache.root} while they were written: fit again.")
         rows.pages.line = SharedLine() if files.progress else None
-        return _encoded(reader, rows)
+        encoder, learned = reader.encoder(rows.learned["learned"]), rows.learned["columns"]
+        return EncodedData(encoder, LabelledRows.from_arrays(dict(rows.arrays)), learned, rows.pages)
 
     def _write(self, encoder: Encoder, writer: Writer) -> None:
         """Encode the rows used, piece by piece, sorted by the levels of the last factor."""
@@ -153,11 +154,6 @@ class FilePartitions(Partitions):
             n_before += rows.n_user_rows
             writer.count_bytes(sum(value.nbytes for value in values.values()))
         writer.finish({"learned": encoder.learned, "columns": summary})
-
-
-def _encoded(reader: Reader, rows: CachedRows) -> EncodedData:
-    encoder = reader.encoder(rows.learned["learned"])
-    return EncodedData(encoder, LabelledRows.from_arrays(dict(rows.arrays)), rows.learned["columns"], rows.pages)
 
 
 def _check_column(names: list[str], name: Any, role: str) -> None:

@@ -124,7 +124,7 @@ class FormulaReader:
             raise ValueError(self.no_rows)
         total: FormulaSummary = summary.formula
         frame = total.frame()
-        classes, _ = self._outcome(frame)
+        classes, _ = label_checks.read_outcome(frame[self.parts.outcome], self.positive)
         design, centred = total.learn(self.standardize)
         has_missing = {str(name): bool(gap) for name, gap in frame.isna().any().items()}
         factors, counts = design.plan.factors, None
@@ -180,17 +180,10 @@ class FormulaReader:
             )
         return np.where(complete, weights, 0.0), int(((weights > 0) & ~complete | unknown).sum())
 
-    def _outcome(self, frame: "pd.DataFrame") -> tuple[NDArray[Any], Array]:
-        """The two classes, ``positive`` against the rest, and ±1 for each row."""
-        name = self.parts.outcome
-        classes, y = label_checks.read_outcome(name, frame[name], self.positive)
-        label_checks.check_both_classes(y, name)
-        return classes, y
-
     def _learn_in_memory(self, rows: UsedRows) -> "FormulaEncoder":
         """Learn the terms from all rows in memory, and encode these."""
         assert rows.frame is not None
-        classes, y = self._outcome(rows.frame)
+        classes, y = label_checks.read_outcome(rows.frame[self.parts.outcome], self.positive)
         incomplete = bool(rows.frame.isna().any(axis=None))
         sampler = column_sampler(self.imputation, y, rows.weights) if incomplete else None
         design, centred, encoded = learning.learn(self.parts, rows.frame, rows.weights, self.standardize, sampler)

@@ -156,8 +156,9 @@ def _explicit_factors(class_weight: Mapping[Any, Any], classes: NDArray[Any]) ->
     return np.array(factors, dtype=np.float64)
 
 
-def read_outcome(name: str, column: Any, positive: Any) -> tuple[NDArray[Any], Array]:
+def read_outcome(column: Any, positive: Any) -> tuple[NDArray[Any], Array]:
     """Give the labels of the two classes, the positive one last, and ±1 for each row."""
+    name = column.name
     if column.dtype.kind == "f" and np.isinf(column).any():
         row = column.index[int(np.argmax(np.isinf(column)))]
         raise ValueError(f"The outcome {name!r} is infinite in row {row}: make it a class, or leave the row out.")
@@ -179,6 +180,8 @@ def read_outcome(name: str, column: Any, positive: Any) -> tuple[NDArray[Any], A
         raise ValueError(f"positive={positive!r} is not a level of the outcome {name!r}: {levels.tolist()[:12]}.")
     positive = next(level for level in levels if level == positive)
     is_positive = (column == positive).to_numpy(dtype=bool)
+    if len(levels) < 2:
+        raise ValueError(f"The outcome {name!r} has only one class in the rows of positive weight; two are needed.")
     others = [level for level in levels if level != positive]
     return _labels(others[0] if len(others) == 1 else f"not {positive}", positive), np.where(is_positive, 1.0, -1.0)
 
@@ -188,12 +191,6 @@ def _labels(negative: Any, positive: Any) -> NDArray[Any]:
     if type(negative) is type(positive) and not isinstance(negative, str):
         return np.array([negative, positive])
     return np.array([negative, positive], dtype=object)
-
-
-def check_both_classes(y: Array, outcome: str) -> None:
-    """Reject an outcome of one class only."""
-    if len(y) == 0 or y.min() == y.max():
-        raise ValueError(f"The outcome {outcome!r} has only one class in the rows of positive weight; two are needed.")
 
 
 def check_counts(weights: Array) -> Array:

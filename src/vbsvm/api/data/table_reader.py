@@ -99,6 +99,8 @@ class TableReader:
     @staticmethod
     def from_estimator(estimator: Any, prior: Prior, **settings: Any) -> "TableReader":
         """The reader of the columns that an estimator has learned, by its parameters."""
+        if estimator.group is not None and not estimator.fit_intercept:
+            raise ValueError("group adds random intercepts around a common intercept: set fit_intercept=True.")
         return TableReader(
             validation.column_names(estimator),
             prior,
