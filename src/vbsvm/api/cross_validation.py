@@ -178,7 +178,7 @@ def _splits(folds: Any, rows: _UsedRows, members: NDArray[np.intp] | None, seed:
 
     Where a number of folds is given, rows are shuffled, and the classes have equal shares.
     """
-    if isinstance(folds, Iterable) and not isinstance(folds, str):
+    if np.iterable(folds) and not isinstance(folds, str):
         return _explicit_folds(folds, rows, members)
     n_rows = len(rows.numbers)
     check_whole("cross_validate", 2, n_rows, folds=folds)

@@ -375,8 +375,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         tasks = type(self)(**self.get_params(deep=False))._tasks(X, y, sample_weight)
         if len(tasks) > 1:
             raise ValueError("sensitivity is only available for two classes: fit one class against the rest.")
-        power = self._likelihood_power()
-        return sensitivity.table(type(self).__name__, tasks, self._inference(), power, deltas, columns)
+        return sensitivity.table(type(self).__name__, tasks, self.inference, self._likelihood_power(), deltas, columns)
 
     def to_sklearn(self) -> LinearSVC | LogisticRegression:
         """A fitted linear classifier of scikit-learn with the same decision values and predictions.

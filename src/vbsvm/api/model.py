@@ -187,7 +187,6 @@ class Model:
         the coefficients, and the share of complete rows whose predicted class changes (NaN where no row is complete).
         ``plots.sensitivity`` draws it.
         """
-        inference = read_inference(inference)
         if self.in_files:
             raise ValueError("sensitivity is only available for data in memory: give Model a frame of some rows.")
         return sensitivity.table("Model.sensitivity", [self._task], inference, self._power, deltas, columns)

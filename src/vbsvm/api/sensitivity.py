@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from vbsvm.api.fit_warnings import at_power, convergence_messages
-from vbsvm.api.task import Task
+from vbsvm.api.task import Task, read_inference
 from vbsvm.base.settings import is_number, is_within
 from vbsvm.design.columns import INTERCEPT
 from vbsvm.inference.gibbs import Gibbs
@@ -34,7 +34,7 @@ MAX_SHIFTS = 10_000
 def table(
     owner: str,
     tasks: list[Task],
-    inference: Variational | Gibbs,
+    given: Variational | Gibbs | str | None,
     power: float | str | None,
     deltas: Sequence[float],
     columns: Sequence[str] | None,
@@ -42,6 +42,7 @@ def table(
     """One row for each shift: coefficients, and the share of complete rows whose class is not that without shift."""
     import pandas as pd
 
+    inference = read_inference(given)
     if isinstance(inference, Gibbs):
         raise ValueError("sensitivity is only available for variational fits: use inference=Variational().")
     (task,), _ = at_power(owner, tasks, power, inference)
