@@ -74,7 +74,10 @@ def cross_validate(
     inference, seed = read_inference(inference), validation.read_seed(random_state)
     rows = _UsedRows.from_model(model)
     members = None if groups is None else rows.groups(groups)
-    splits = _splits(folds, rows, members, seed)
+    if not isinstance(folds, Iterable) or isinstance(folds, str):
+        splits = _random_folds(folds, rows, members, seed)
+    else:
+        splits = _explicit_folds(folds, rows, members)
     scores, log_odds = _fit_and_predict(rows, splits, inference, seed)
     scheme = f"{len(splits)}-fold cross-validation" + ("" if groups is None else f" in groups of {groups}")
     left_out = LeftOutPredictions(
@@ -173,13 +176,8 @@ class _UsedRows:
         return pd.factorize(frames.take(self.model.data, [name], self.numbers)[name])[0]
 
 
-def _splits(folds: Any, rows: _UsedRows, members: NDArray[np.intp] | None, seed: int) -> list[Fold]:
-    """Training and test rows of each fold, as indices into the rows used; each group is in one fold.
-
-    Where a number of folds is given, rows are shuffled, and the classes have equal shares.
-    """
-    if np.iterable(folds) and not isinstance(folds, str):
-        return _explicit_folds(folds, rows, members)
+def _random_folds(folds: Any, rows: _UsedRows, members: NDArray[np.intp] | None, seed: int) -> list[Fold]:
+    """Shuffled stratified folds, as indices into the rows used; with groups, each group is in one fold."""
     n_rows = len(rows.numbers)
     check_whole("cross_validate", 2, n_rows, folds=folds)
     n_folds, counts = int(folds), np.bincount(rows.truth, minlength=2)

@@ -244,13 +244,7 @@ class Estimator(BaseEstimator):
         import pandas as pd
 
         joined = pd.concat(frames, keys=self.classes_, names=["class", frames[0].index.name])
-        joined.attrs = frames[0].attrs | {"note": _covariance_notes(self.classes_, frames)}
+        notes = [frame.attrs["note"] for frame in frames]  # common to all classes, or by class if they differ
+        by_class = [f"Class {label!s}: {note}" for label, note in zip(self.classes_, notes, strict=True)]
+        joined.attrs = frames[0].attrs | {"note": notes[0] if len(set(notes)) == 1 else " ".join(by_class)}
         return joined
-
-
-def _covariance_notes(classes: NDArray[Any], frames: "list[pd.DataFrame]") -> str:
-    """Notes on the standard errors: common to all classes, or by class if they differ."""
-    notes = [frame.attrs["note"] for frame in frames]
-    if len(set(notes)) == 1:
-        return notes[0]
-    return " ".join(f"Class {label!s}: {note}" for label, note in zip(classes, notes, strict=True))

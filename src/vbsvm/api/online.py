@@ -138,28 +138,23 @@ def _learned_model(task: Task, inference: Variational, k: int, stream: Stream | 
         start = source.start(task.spec, past.state)
         outcome = inference.run(task.spec, source, start).finished()
         fit = task.result(outcome)
-        recent, facts = _last_scores(past.recent, _prequential_scores(task, start)), past.facts + facts
+        recent, facts = _with_prequential_scores(past.recent, rows, start), past.facts + facts
     batch_sums = PastRows.from_state(task.spec, outcome.state, rows)
     # From the last batch alone nothing may be learned later as if it were all rows.
     sums = _ModelSums(batch_sums if past_sums is None else past_sums + batch_sums, outcome.state, recent, facts)
     return sums, replace(fit, facts=facts, _rows=None)
 
 
-def _prequential_scores(task: Task, before: State) -> LeftOutScores:
-    """Decision values of the new rows before they are learned (prequential)."""
-    source, theta = task.rows, before.coefficients.mean
-    scores = np.concatenate(source.sum_parts(lambda part: [part.scores(theta, None)]))
-    counted = source.weights > 0
-    return LeftOutScores(source.y[counted], source.weights[counted], scores, np.zeros(len(scores)))
+def _with_prequential_scores(past: LeftOutScores, rows: Memory, before: State) -> LeftOutScores:
+    """The last ``MAX_RECENT`` decision values: past ones, and those of new rows before they are learned."""
+    scores = np.concatenate(rows.sum_parts(lambda part: [part.scores(before.coefficients.mean, None)]))
+    counted = rows.weights > 0
 
+    def last(old: Array, new: Array) -> Array:
+        return np.concatenate([old, new])[-MAX_RECENT:]
 
-def _last_scores(before: LeftOutScores, new: LeftOutScores) -> LeftOutScores:
-    """The most recent decision values, up to ``MAX_RECENT``."""
-
-    def last(old: Array, recent: Array) -> Array:
-        return np.concatenate([old, recent])[-MAX_RECENT:]
-
-    return LeftOutScores(last(before.y, new.y), last(before.s, new.s), last(before.f, new.f), last(before.u, new.u))
+    y, s, u = rows.y[counted], rows.weights[counted], np.zeros(len(scores))
+    return LeftOutScores(last(past.y, y), last(past.s, s), last(past.f, scores), last(past.u, u))
 
 
 def _first_batch(fits: Sequence[Fit], classes: NDArray[Any]) -> ReadTable:

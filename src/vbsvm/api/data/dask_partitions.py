@@ -70,13 +70,10 @@ class DaskPartitions(Partitions):
         self.check_memory(total)
         return total
 
-    @property
-    def max_whole_bytes(self) -> float:
-        """Bytes of whole columns that are fetched from the workers."""
-        return MAX_WHOLE_BYTES
-
-    def memory_advice(self, n_bytes: int) -> str:
-        """What to do where whole columns take this many bytes."""
+    def memory_advice(self, n_bytes: int) -> str | None:
+        """What to do where whole columns take this many bytes; None where they can be fetched from the workers."""
+        if n_bytes <= MAX_WHOLE_BYTES:
+            return None
         return (
             f"which are {n_bytes / 1e9:.1f} GB; up to {MAX_WHOLE_BYTES / 1e9:.1f} are fetched from a cluster: leave "
             "these terms out, or compute such columns before."

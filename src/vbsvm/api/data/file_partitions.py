@@ -98,13 +98,10 @@ class FilePartitions(Partitions):
             yield Partition(piece.frame if self.table is None else self.table(piece.frame), first, piece.numbered)
             first += len(piece.frame)
 
-    @property
-    def max_whole_bytes(self) -> float:
-        """Bytes of whole columns that fit in memory."""
-        return self.files.limit * WHOLE_COLUMNS_SHARE
-
-    def memory_advice(self, n_bytes: int) -> str:
-        """What to do where whole columns take this many bytes, or more."""
+    def memory_advice(self, n_bytes: int) -> str | None:
+        """What to do where whole columns take this many bytes, or more; None where they fit in memory."""
+        if n_bytes <= self.files.limit * WHOLE_COLUMNS_SHARE:
+            return None
         return (
             f"which need {n_bytes / 1e9:.1f} GB and more: raise Files(…, memory_limit=…) to at least "
             f"{n_bytes / WHOLE_COLUMNS_SHARE / 1e9:.1f}GB, or leave these terms out."

@@ -235,19 +235,15 @@ class Partitions(ABC):
         return total
 
     def check_memory(self, total: Any) -> None:
-        """Reject formulas whose whole columns exceed the memory limit."""
+        """Reject formulas whose whole columns, of which splines and some transforms are learned, are too large."""
         summary = getattr(total, "formula", None)
-        if summary is not None and summary.whole_bytes > self.max_whole_bytes:
-            summary.check_size(self.memory_advice(summary.whole_bytes))
+        advice = None if summary is None else self.memory_advice(summary.whole_bytes)
+        if summary is not None and advice is not None:
+            summary.check_size(advice)
 
-    @property
-    def max_whole_bytes(self) -> float:
-        """Bytes of whole columns, of which splines and some transforms are learned, that fit in memory."""
-        return np.inf
-
-    def memory_advice(self, n_bytes: int) -> str:
-        """What to do where whole columns take this many bytes, or more."""
-        return f"which are {n_bytes / 1e9:.1f} GB: leave these terms out."
+    def memory_advice(self, n_bytes: int) -> str | None:
+        """What to do where whole columns take this many bytes, or more; None where they fit in memory."""
+        return None
 
     def encode(self, encoder: Encoder) -> EncodedData:
         """The encoded rows of all partitions, in memory."""
