@@ -30,7 +30,7 @@ from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.imputation import with_index
 from vbsvm.missing.settings import GaussianImputation
-from vbsvm.model.priors import Prior
+from vbsvm.model.priors import LaplaceZero, Prior
 from vbsvm.model.spec import State
 from vbsvm.results import fit_predictions, imputation, prediction, tables
 from vbsvm.results.comparison.leave_one_out import leave_one_out
@@ -38,7 +38,6 @@ from vbsvm.results.comparison.left_out import LeftOutPredictions
 from vbsvm.results.effects.marginal import AverageEffects, Subject, subject_of
 from vbsvm.results.effects.rows import GivenRows, TableColumns, TableRows
 from vbsvm.results.fit import Fit
-from vbsvm.sources.cluster import check_in_memory
 from vbsvm.sources.files import Files
 from vbsvm.storage.atomic import check_path
 
@@ -169,7 +168,6 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
     def _tasks(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> list[Task]:
         """Validate the input and build the tasks: one for two classes, else one per class against the rest."""
         prior, inference, settings = self.check_settings()
-        check_in_memory(X=X, y=y, sample_weight=sample_weight)
         vars(self).pop("levels_", None)
         y = label_checks.read_labels(y)
         table, labels, members = inputs.read_data(self, X, y, sample_weight)
@@ -350,9 +348,14 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         """Which inputs were missing together in fit: a row for each pattern (True is missing), the commonest first."""
         return self._fits[0].missing_summary()
 
+    @property
+    def _selects_inputs(self) -> bool:
+        return isinstance(self.prior, LaplaceZero) or self.prior == "laplace-zero"
+
     def __sklearn_tags__(self) -> Any:
-        """Say that NaN and sparse tables are welcome."""
+        """Say that NaN and sparse tables are welcome, and that it is a transformer where the prior selects."""
         tags = super().__sklearn_tags__()
+        tags.transformer_tags = tags.transformer_tags if self._selects_inputs else None
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
         return tags

@@ -34,7 +34,6 @@ from vbsvm.model.spec import State
 from vbsvm.results.calibration import LeftOutScores, PosteriorMean, calibrate
 from vbsvm.results.fit import Fit
 from vbsvm.results.history import Facts
-from vbsvm.sources.cluster import check_in_memory
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.past_rows import NewAndPastRows, PastRows
 
@@ -76,7 +75,6 @@ def learn_batch(
     """Read a batch as ``fit`` would, and learn from it; without a stream, beginning with the rows of the last fit."""
     fits = getattr(estimator, "fit_", None)
     prior, inference, _ = estimator.check_settings()
-    check_in_memory(X=X, y=y, sample_weight=sample_weight)
     table, labels, _ = inputs.read_data(estimator, X, label_checks.read_labels(y), reset=fits is None)
     if issparse(X):
         raise TypeError("partial_fit does not support sparse tables: use X.toarray(), or fit.")

@@ -298,10 +298,9 @@ def _with_layout(spec: Spec, source: InMemory) -> InMemory:
     The last two are for no groups, nothing missing, and nearly all columns penalised.
     """
     gates = spec.gate_map
-    carried = source.n_core < source.n_columns
-    if source.groupings or carried or source.missing_inputs is not None or source.candidates is not None:
+    if source.groupings or source.missing_inputs is not None or source.candidates is not None:
         return source
-    if spec.joint_gates or (gates is not None and gates.shared):
+    if source.n_core < source.n_columns or spec.joint_gates or (gates is not None and gates.shared):
         return source
     if np.count_nonzero(spec.precision(spec.start()).diagonal < FREE) > MAX_UNPENALISED:
         return source

@@ -200,14 +200,15 @@ def _canonical_csr(table: Any) -> Any:
 
 def _as_table(X: Any, dtype: Any = None) -> Any:
     """X as an array, or as a pandas or polars frame; ``dtype`` is that of lists, in which types may be mixed."""
-    check_collected(X, "X")
-    check_in_memory(X=X)
-    if hasattr(X, "to_pandas") and hasattr(X, "schema") and hasattr(X, "column_names"):  # of arrow
-        X = X.to_pandas(ignore_metadata=True)
-    if hasattr(X, "columns") and hasattr(X, "dtypes"):
-        check_unique(list(X.columns), "X has")
-        return X
-    as_it_is = issparse(X) or (isinstance(X, np.ndarray) and not isinstance(X, np.matrix))
+    as_it_is = issparse(X) or (issubclass(type(X), np.ndarray) and not issubclass(type(X), np.matrix))
+    if not as_it_is:
+        check_collected(X, "X")
+        check_in_memory(X=X)
+        if hasattr(X, "to_pandas") and hasattr(X, "schema") and hasattr(X, "column_names"):  # of arrow
+            X = X.to_pandas(ignore_metadata=True)
+        if hasattr(X, "columns") and hasattr(X, "dtypes"):
+            check_unique(list(X.columns), "X has")
+            return X
     table = X if as_it_is else _as_array(X, dtype)
     if table.ndim == 0:
         raise TypeError(

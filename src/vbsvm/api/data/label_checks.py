@@ -12,6 +12,7 @@ from sklearn.utils.validation import column_or_1d
 from vbsvm.base.arrays import Array
 from vbsvm.design import values
 from vbsvm.design.values import join_names
+from vbsvm.sources.cluster import check_in_memory
 
 # Beyond it a count leaves the range of floating point.
 MAX_WEIGHT = 1e50
@@ -21,6 +22,8 @@ WHOLE_NUMBER_KINDS = "biuSU"
 
 def read_labels(y: Any) -> Any:
     """Labels of one type as an array; missing, infinite and other invalid labels are rejected with their row."""
+    if not isinstance(y, np.ndarray):
+        check_in_memory(y=y)
     labels = values.as_array(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = y = column_or_1d(labels, warn=True)
@@ -116,6 +119,7 @@ def read_weights(
 
 def _weights(raw: Any, name: str) -> Array:
     """Weights as floats, or one number for all; NaN where they are masked or missing."""
+    check_in_memory(**{name: raw})
     weights = values.as_array(raw)
     if weights.ndim == 0 and weights.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold one number for each row; got {values.named(type(raw))}.")
