@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from vbsvm.api import validation
 from vbsvm.api.data.partitions import Design, EncodedData, InputTerms, LabelledRows
 from vbsvm.base.arrays import Array
-from vbsvm.design.columns import Plan
 from vbsvm.design.formula.expansion import ColumnSampler, SampledColumns
 from vbsvm.design.scaling import Recipe
 from vbsvm.inference.gibbs import Sample
@@ -88,8 +87,18 @@ def plan_missing_data(settings: GaussianImputation, data: EncodedData, design: D
         links = [j for j, (_, of) in enumerate(terms.links) if missing[of]]
         of_model = _inputs(chosen, regressors, [terms.links[j] for j in links], first)
         positions = np.flatnonzero(np.isin(chosen, incomplete))
-        probit_of = _probit_columns(settings, plan, incomplete, names, positions)
-        validation.check_missing_size(settings, len(inputs), len(names))
+        probit_of = None
+        if isinstance(settings.mechanism, NotAtRandom):
+            not_at_random = settings.mechanism.of(names)
+            if (incomplete[not_at_random] >= len(plan.names) - plan.n_carried).any():
+                raise ValueError("NotAtRandom: a column that only enters in products needs a term of its own.")
+            probit_of = positions[not_at_random]
+        if len(chosen) > validation.MAX_JOINT:
+            raise ValueError(
+                f"{len(names)} of {len(inputs)} columns have missing values, and the joint distribution of "
+                f"{len(chosen)} columns would have to be learned; up to {validation.MAX_JOINT} are supported. Drop "
+                "columns, or impute them first."
+            )
         scale = plan.recipe.scale[chosen]
         units = np.where(scale == 1.0, data.columns.deviation[chosen], np.isfinite(scale))
         labels = data.rows.labels  # all models' but the last, or the only one's
@@ -115,22 +124,6 @@ def plan_missing_data(settings: GaussianImputation, data: EncodedData, design: D
         levels = LevelModel(sizes, settings.fixed, fixed)
     model = MissingModel.from_parts(input_model, levels)
     return MissingDataPlan(settings, terms, first, model, fixed, input_model, missing_inputs, patterns, units)
-
-
-def _probit_columns(
-    settings: GaussianImputation,
-    plan: Plan,
-    incomplete: NDArray[np.intp],
-    names: tuple[str, ...],
-    positions: NDArray[np.intp],
-) -> NDArray[np.intp] | None:
-    """The variables that are missing not at random, or None."""
-    if not isinstance(settings.mechanism, NotAtRandom):
-        return None
-    chosen = settings.mechanism.of(names)
-    if (incomplete[chosen] >= len(plan.names) - plan.n_carried).any():
-        raise ValueError("NotAtRandom: a column that only enters in products needs a term of its own.")
-    return positions[chosen]
 
 
 def column_sampler(settings: GaussianImputation, y: Array, weights: Array) -> ColumnSampler | None:

@@ -15,7 +15,6 @@ from vbsvm.base.printing import count_noun
 from vbsvm.design import one_hot
 from vbsvm.design.columns import Plan
 from vbsvm.design.scaling import Range, Recipe
-from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.spec import Spec
 from vbsvm.sources.distributed import AnyRows, InMemory
 
@@ -73,16 +72,6 @@ def check_model_size(plan: Plan, spec: Spec, source: InMemory) -> None:
         f"The model has {n_columns} columns and effects of groups ({sizes}): matrices of {n_core} by {n_core + tail} "
         f"would be needed, which is too large. {several if len(plan.factors) > 1 else 'Drop columns, or merge levels.'}"
     )
-
-
-def check_missing_size(settings: GaussianImputation, n_inputs: int, n_missing: int) -> None:
-    """Reject distributions of missing inputs whose matrices would take hours."""
-    n_variables = n_inputs if settings.joint else n_missing
-    if n_variables > MAX_JOINT:
-        raise ValueError(
-            f"{n_missing} of {n_inputs} columns have missing values, and the joint distribution of {n_variables} "
-            f"columns would have to be learned; up to {MAX_JOINT} are supported. Drop columns, or impute them first."
-        )
 
 
 def check_sampleable(spec: Spec, source: AnyRows) -> None:

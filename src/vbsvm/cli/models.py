@@ -110,10 +110,9 @@ def report(
     drop_missing_outcome: bool,
     sep: str | None,
     decimal: str | None,
-    title: str | None,
-    covariance: str | None,
     out: str,
     force: bool,
+    **shown: Any,
 ) -> None:
     """Write a report of the saved MODEL: one HTML page that needs nothing else.
 
@@ -132,7 +131,7 @@ def report(
         frame = tables.with_plain_numbers(tables.read(data, text, sep, decimal), text)
         arguments, rows = _rows(fitted, frame, target, drop=drop_missing_outcome)
     with tables.file_row_numbers(rows):
-        fitted.report(out, title=title, covariance=covariance, **arguments)
+        fitted.report(out, **shown, **arguments)
     say(f"Wrote {out}.", err=True)
 
 

@@ -36,7 +36,7 @@ def read_data(
     estimator: "Classifier", X: Any, y: Any, sample_weight: Any = None, *, reset: bool = True
 ) -> tuple[Any, NDArray[Any], NDArray[Any] | None]:
     """Give inputs, labels, and the group of each row (None without groups), as ``fit`` gets them."""
-    if _all_numeric(estimator):
+    if estimator.group is None and estimator.categories is None:
         X = _as_numbers(X)
         _check_equal_lengths(X, y)
         table, labels = _validated(estimator, X, y, reset=reset, accept_sparse="csr", **_OPTIONS)
@@ -55,11 +55,6 @@ def _check_equal_lengths(X: Any, y: Any) -> None:
         )
 
 
-def _all_numeric(estimator: "Classifier") -> bool:
-    """Whether all columns must be numeric: no group, no categories."""
-    return estimator.group is None and estimator.categories is None
-
-
 def read_table(
     estimator: "Classifier", X: Any, sample_weight: Any = None, *, reset: bool
 ) -> tuple[Any, NDArray[Any] | None]:
@@ -68,7 +63,7 @@ def read_table(
     The group's column is taken out before the numeric check: it may hold text. So may columns of categories, whose
     levels are learned with ``reset`` from rows whose weight is not 0.
     """
-    if _all_numeric(estimator):
+    if estimator.group is None and estimator.categories is None:
         table = _validated(estimator, _as_numbers(X), reset=reset, accept_sparse="csr", **_OPTIONS)
         return _canonical_csr(table), None
     group = estimator.group

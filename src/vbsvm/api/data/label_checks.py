@@ -75,11 +75,6 @@ def class_codes(classes: NDArray[Any], y: NDArray[Any]) -> NDArray[np.intp]:
     return np.minimum(np.searchsorted(classes, y), len(classes) - 1)
 
 
-def labels_of_column(column: Any) -> NDArray[Any]:
-    """Labels in a column of a frame, as an array."""
-    return column_or_1d(read_labels(column), warn=True)
-
-
 def check_classes(labels: NDArray[Any]) -> None:
     """Reject labels, each given once, that are no classes, or of one class only."""
     if labels.dtype.kind not in WHOLE_NUMBER_KINDS:

@@ -8,6 +8,7 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import issparse
+from sklearn.utils.validation import column_or_1d
 
 from vbsvm.api import validation
 from vbsvm.api.data import inputs, label_checks
@@ -155,7 +156,9 @@ class TableReader:
 
     def _labels(self, raw: RawTable) -> tuple[NDArray[Any], Array]:
         """Labels and weights of some rows; there may be none."""
-        y, n_rows = label_checks.labels_of_column(raw.y) if len(raw.y) else np.empty(0), len(raw.X)
+        y, n_rows = np.empty(0), len(raw.X)
+        if len(raw.y):
+            y = column_or_1d(label_checks.read_labels(raw.y), warn=True)
         if len(y) != n_rows:
             raise ValueError(f"X has {n_rows} rows, and y has {len(y)} labels.")
         return y, label_checks.read_weights(raw.weights, n_rows, self.weights, may_all_be_zero=True)
