@@ -101,10 +101,8 @@ class DaskClassifier(ClassifierMixin, Estimator):
         parameters = self.get_params(deep=False)
         parameters.pop("client")
         local = self.local(**parameters)
-        local.fit_ = self._fits
-        for name in LEARNED:
-            if hasattr(self, name):
-                setattr(local, name, getattr(self, name))
+        learned = {name: value for name, value in vars(self).items() if name in LEARNED}
+        vars(local).update(learned, fit_=self._fits)
         return local
 
     def __getstate__(self) -> dict[str, Any]:

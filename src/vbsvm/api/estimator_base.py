@@ -78,7 +78,7 @@ class Estimator(BaseEstimator):
                     f"Invalid parameter {name!r} for {type(self).__name__}: it has {list(known)}, and those of "
                     "prior, inference and imputation, such as 'prior__rate'."
                 )
-        changed = type(self)(**{**known, **{key: whole[key] for key in nested if key in whole}})
+        changed = type(self)(**(known | whole))
         for owner, changes in nested.items():
             if changes:
                 current = getattr(changed, f"_{owner}")()

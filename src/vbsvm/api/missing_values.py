@@ -162,10 +162,7 @@ def _patterns(
 def _level_sums(
     recipe: Recipe, columns: Sequence[NDArray[np.intp]], sizes: Sequence[int], labelled: LabelledRows, block: slice
 ) -> CategorySums:
-    """Moments of design columns by label and level, over rows of a block with observed level; each row counts once.
-
-    There are columns, and a number of levels, for each category.
-    """
+    """Moments of each category's columns by label and level, over rows with an observed level; each counts once."""
     candidates = labelled.encoded.candidates
     assert candidates is not None
     firsts, sums = candidates.first_candidates_in(block), []

@@ -251,8 +251,7 @@ def _classifier(kind: type[C], content: Mapping[str, Any]) -> C:
     labels = [fit.classes[1] for fit in fits] if len(fits) > 1 else fits[0].classes
     if [*map(str, labels)] != [*map(str, classes)]:
         raise ValueError("its classes are not those of its models")
-    for name, value in learned.items():
-        setattr(clf, name, value)
+    vars(clf).update(learned, fit_=tuple(fits))
     n_columns = learned["n_features_in_"]
     if len(learned.get("feature_names_in_", range(n_columns))) != n_columns:
         raise ValueError(f"it has {n_columns!r} columns, and names of {len(learned['feature_names_in_'])}")
@@ -261,5 +260,4 @@ def _classifier(kind: type[C], content: Mapping[str, Any]) -> C:
     factors = [factor.name for factor in fits[0].plan.factors]
     if factors != ([] if clf.group is None else [str(clf.group)]):
         raise ValueError(f"its group {clf.group!r} is not that of its models")
-    clf.fit_ = tuple(fits)
     return clf

@@ -139,10 +139,7 @@ class Task:
 
     @property
     def sampler_input(self) -> tuple[Spec, AnyRows]:
-        """Spec and source for the sampler; rows with missing values are repeated by their weights.
-
-        Each of them has missing values of its own.
-        """
+        """Spec and source for the sampler; rows are repeated by weight, each with missing values of its own."""
         validation.check_sampleable(self.spec, self.source)
         if isinstance(self.source, Sparse) or (self.source.missing_inputs is None and self.source.candidates is None):
             return self.spec, self.source
@@ -293,10 +290,7 @@ def _source(data: EncodedData, design: Design, missing_data: MissingDataPlan) ->
 
 
 def _with_layout(spec: Spec, source: InMemory) -> InMemory:
-    """The source with the layout of its covariance: by columns, by rows (wide), or by draws.
-
-    The last two are for no groups, nothing missing, and nearly all columns penalised.
-    """
+    """The source with its covariance by columns; or by rows or draws, if complete, without groups, and penalised."""
     gates = spec.gate_map
     if source.groupings or source.missing_inputs is not None or source.candidates is not None:
         return source

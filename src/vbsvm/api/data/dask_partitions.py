@@ -100,10 +100,7 @@ class DaskPartitions(Partitions):
 
 @final
 class EncodedPartition:
-    """Encoded rows of a partition in a worker, and the summary of their columns.
-
-    Sums over them are to have the same bits wherever they came from.
-    """
+    """Encoded rows of a partition in a worker, aligned so that sums have the same bits, and their columns' summary."""
 
     def __init__(self, rows: LabelledRows, columns: ColumnSummary) -> None:
         self.rows, self.columns = _aligned(rows), columns

@@ -35,10 +35,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, eq=False)
 class UsedRows:
-    """Indices of the rows used (None for all), their weights, and the number dropped for missing values.
-
-    Of all rows in memory, ``frame`` has the formula's columns.
-    """
+    """Indices of the rows used (None for all), weights, number of dropped rows, and in memory the formula's columns."""
 
     rows: NDArray[np.intp] | None
     weights: Array

@@ -37,10 +37,7 @@ class RawTable:
 @final
 @dataclass(frozen=True, eq=False)
 class ReadTable:
-    """Rows of a table as numbers, labels and weights, and the group of each row where there is one.
-
-    ``row_numbers`` are those of the rows in the user's data, where these are others.
-    """
+    """Rows of a table as numbers, labels, weights, groups or None, and row numbers as in ``LabelledRows``."""
 
     X: Any
     y: NDArray[Any]
