@@ -20,7 +20,6 @@ from vbsvm.inference.variational import AUTO, Variational
 from vbsvm.missing.model import MissingModel
 from vbsvm.model.likelihoods.hinge import Hinge
 from vbsvm.model.priors import Beta, LaplaceZero, Ridge
-from vbsvm.model.row_pass import Part
 from vbsvm.results.training_rows import TrainingRows
 
 CALIBRATED = "calibrated"
@@ -113,12 +112,9 @@ def _too_few_rows(task: Task) -> str | None:
     assert gates is not None
     rows = task._unweighted()
     n_predictors = int(np.count_nonzero(gates.gate_of >= 0))
-    n = (task.source if rows is None else rows.counted).sum_parts(_total_weight, memory_bound=True)
+    counted = task.source if rows is None else rows.counted
+    n = counted.sum_parts(lambda part: float(part.rows.weights.sum()), memory_bound=True)
     return None if n_predictors <= n else f"With more predictors ({n_predictors}) than observations ({n:g})"
-
-
-def _total_weight(part: Part) -> float:
-    return float(part.rows.weights.sum())
 
 
 def _with_power(task: Task, power: float) -> Task:
