@@ -150,16 +150,9 @@ class Estimator(BaseEstimator):
 
     def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], list[Remark]]:
         """The fits, and warnings about them."""
-        return fit_tasks(
-            type(self).__name__,
-            tasks,
-            self._inference(),
-            self.random_state,
-            self._likelihood_power(),
-            self.classes_,
-            'class_weight="balanced"',
-            self._initial_states(tasks),
-        )
+        owner, power, remedy = type(self).__name__, self._likelihood_power(), 'class_weight="balanced"'
+        starts = self._initial_states(tasks)
+        return fit_tasks(owner, tasks, self._inference(), self.random_state, power, remedy, starts)
 
     def _initial_states(self, tasks: list[Task]) -> list[State] | None:
         """Initial states of the optimisation, or None for the default."""

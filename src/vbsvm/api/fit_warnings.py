@@ -54,7 +54,6 @@ def fit_tasks(
     inference: Variational | Gibbs,
     random_state: Any,
     power: float | str | None,
-    classes: NDArray[Any],
     remedy: str,
     starts: Sequence[State] | None = None,
 ) -> tuple[tuple[Fit, ...], list[Remark]]:
@@ -70,7 +69,7 @@ def fit_tasks(
             messages += _selection_messages(owner, task, fit)
         if isinstance(tasks[0].source, Distributed):
             fits = tuple(fit._without_rows() for fit in fits)
-        unassigned = _unassigned_message(owner, remedy, tasks, fits, classes)
+        unassigned = _unassigned_message(owner, remedy, tasks, fits)
     endings = dict.fromkeys(message for fit in fits for message in convergence_messages(owner, fit, inference))
     return fits, [
         *((message, ConvergenceWarning) for message in endings),
@@ -171,9 +170,7 @@ class OneClassWarning(UserWarning):
     """No training row is assigned to one of the classes."""
 
 
-def _unassigned_message(
-    owner: str, remedy: str, tasks: Sequence[Task], fits: Sequence[Fit], classes: NDArray[Any]
-) -> str | None:
+def _unassigned_message(owner: str, remedy: str, tasks: Sequence[Task], fits: Sequence[Fit]) -> str | None:
     """Message naming classes that are never predicted in training, with advice, or None.
 
     ``remedy`` says how classes are weighed; ``{own}`` and ``{others}`` in it become the weights that make them equal.
@@ -183,6 +180,7 @@ def _unassigned_message(
     if likelihood.normalised or not (plan.names or plan.factors):
         return None
     task, source = tasks[0], tasks[0].source
+    classes = task.classes if len(tasks) == 1 else [task.classes[1] for task in tasks]
     if isinstance(source, Distributed):  # workers are sent nothing of the cluster
         task = replace(task, source=source.template, sample_weights=None)
     unassigned = np.flatnonzero(~source.sum_over_memories(partial(_assigned_classes, task, fits, len(classes))))

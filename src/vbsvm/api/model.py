@@ -153,9 +153,7 @@ class Model:
     def fit(self, inference: Variational | Gibbs | str | None = None, *, random_state: Any = None) -> Fit:
         """Fit the model by ``inference``, ``Variational()`` by default; ``random_state`` is the seed of ``Gibbs()``."""
         inference, remedy = read_inference(inference), "weights=… with {own} for its rows and {others} for all others"
-        (fit,), remarks = fit_tasks(
-            "Model.fit", [self._task], inference, random_state, self._power, self.classes, remedy
-        )
+        (fit,), remarks = fit_tasks("Model.fit", [self._task], inference, random_state, self._power, remedy)
         if np.abs(fit.posterior.mean).max(initial=0.0) > MAX_EFFECT:
             small = " Columns in very small units have such effects, too: use standardize=True."
             units = "" if self._settings["standardize"] else small
