@@ -153,10 +153,11 @@ def _patterns(
     table, candidates = labelled.encoded.table, labelled.encoded.candidates
     if candidates is None:
         missing = np.isnan(table[block][labelled.weights[block] > 0][:, columns])
+        of_categories = np.zeros((len(missing), len(names) - len(columns)), dtype=bool)
     else:
         row_index = candidates.first_candidates_in(block)
-        missing = np.column_stack([np.isnan(table[row_index][:, columns]), candidates.filled_in[row_index]])
-    return MissingPatterns.from_mask(missing, names)
+        missing, of_categories = np.isnan(table[row_index][:, columns]), candidates.filled_in[row_index]
+    return MissingPatterns.from_mask(np.column_stack([missing, of_categories]), names)
 
 
 def _level_sums(
