@@ -8,10 +8,9 @@ from vbsvm.version import __version__
 if TYPE_CHECKING:
     from vbsvm.api.cross_validation import cross_validate
     from vbsvm.api.fit_warnings import OneClassWarning
-    from vbsvm.api.load import load
     from vbsvm.api.model import Model
     from vbsvm.api.sklearn_support import to_sklearn
-    from vbsvm.api.svc import VBSVC, VBLogistic
+    from vbsvm.api.svc import VBSVC, VBLogistic, load
     from vbsvm.base.printing import ReliabilityWarning
     from vbsvm.inference.gibbs import Gibbs
     from vbsvm.inference.variational import Variational
@@ -69,7 +68,7 @@ _HOMES = {
     "compare": "vbsvm.results.comparison.approximations",
     "compare_models": "vbsvm.results.comparison.models",
     "cross_validate": "vbsvm.api.cross_validation",
-    "load": "vbsvm.api.load",
+    "load": "vbsvm.api.svc",
     "pool": "vbsvm.results.comparison.approximations",
     "to_sklearn": "vbsvm.api.sklearn_support",
     "VBLogistic": "vbsvm.api.svc",

@@ -282,6 +282,6 @@ def test_groups_that_are_left_out_are_in_none_of_the_splits():
     data = frame_of(300, 60, seed=3)
     rows = cross_validation._UsedRows.from_model(Model("y ~ x + (1 | patient)", data))
     members = rows.groups("patient")
-    for train, test in cross_validation._splits(5, rows, members, seed=0):
+    for train, test in cross_validation._random_folds(5, rows, members, seed=0):
         assert not np.isin(members[test], members[train]).any()
         assert len(train) + len(test) == 300

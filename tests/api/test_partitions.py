@@ -12,7 +12,7 @@ from vbsvm import VBSVC, GaussianImputation, Model, Normal, Ridge, Variational
 from vbsvm.api.data.formula_reader import FormulaReader
 from vbsvm.api.data.partitions import Partition, Partitions
 from vbsvm.api.data.table_reader import RawTable, TableReader
-from vbsvm.api.task import build_problem
+from vbsvm.api.task import build_tasks, fit_all
 from vbsvm.design.formula import syntax
 from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.likelihoods.logistic import LOGISTIC
@@ -74,8 +74,8 @@ def fitted(text, partitions, **settings):
     reader = FormulaReader(
         syntax.read(text, partitions.names, "w"), "w", "infer", None, {}, GaussianImputation(), True, False, **settings
     )
-    (task,) = build_problem(reader, partitions, GaussianImputation(), LOGISTIC).tasks()
-    return task.fit(TIGHT)
+    (task,) = build_tasks(partitions.read(reader), GaussianImputation(), LOGISTIC)
+    return fit_all([task], TIGHT, seed=0)[0]
 
 
 @pytest.mark.parametrize("text", ["y ~ x + h + (x | g)", "y ~ poly(x, 2) + s(z)", "y ~ x * h"])
@@ -101,8 +101,8 @@ def test_a_table_in_parts_is_the_whole_table():
     settings = {"prior": Ridge(), "group": "g", "class_weight": "balanced"}
     expected = VBSVC(inference=TIGHT, **settings).fit(frame[[*INPUTS, "g"]], frame["y"], frame["w"])
     reader = TableReader(tuple(INPUTS), **settings)
-    (task,) = build_problem(reader, Tables(cut(frame)), GaussianImputation(), HINGE).tasks()
-    np.testing.assert_allclose(task.fit(TIGHT).bounds[-1], expected.elbo_, rtol=1e-9)
+    (task,) = build_tasks(Tables(cut(frame)).read(reader), GaussianImputation(), HINGE)
+    np.testing.assert_allclose(fit_all([task], TIGHT, seed=0)[0].bounds[-1], expected.elbo_, rtol=1e-9)
 
 
 def test_errors_name_the_partition_and_the_row():
@@ -110,7 +110,7 @@ def test_errors_name_the_partition_and_the_row():
     frame.loc[22, "x"] = np.inf
     frame["w"] = 1.0
     with pytest.raises(ValueError, match=r"Frame 2: .*'x' \(first in row 1\)"):
-        build_problem(TableReader(tuple(INPUTS), Normal(1.0), "g"), Tables(cut(frame)), GaussianImputation(), HINGE)
+        Tables(cut(frame)).read(TableReader(tuple(INPUTS), Normal(1.0), "g"))
 
 
 def test_what_needs_all_rows_in_memory_is_refused():

@@ -19,7 +19,7 @@ TIGHT = Variational(tol=1e-10)
 
 
 def influence_of(task, inference=TIGHT):
-    fit = task.fit(inference)
+    fit = problem_module.fit_all([task], inference, seed=0)[0]
     return fit, row_influence(task.spec, fit.outcome, task.source)
 
 

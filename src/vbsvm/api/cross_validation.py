@@ -74,7 +74,10 @@ def cross_validate(
     inference, seed = read_inference(inference), validation.read_seed(random_state)
     rows = _UsedRows.from_model(model)
     members = None if groups is None else rows.groups(groups)
-    splits = _splits(folds, rows, members, seed)
+    if not isinstance(folds, Iterable) or isinstance(folds, str):
+        splits = _random_folds(folds, rows, members, seed)
+    else:
+        splits = _explicit_folds(folds, rows, members)
     scores, log_odds = _fit_and_predict(rows, splits, inference, seed)
     scheme = f"{len(splits)}-fold cross-validation" + ("" if groups is None else f" in groups of {groups}")
     left_out = LeftOutPredictions(
@@ -97,7 +100,8 @@ def _fit_and_predict(
     for k, (train, test) in enumerate(splits, start=1):
         try:
             with mute_warnings(ReliabilityWarning):  # coefficients and effects of a fold are not shown
-                fit = rows.model_of(train).fit(inference, random_state=seed)
+                model = rows.model.refitted_to(rows.frame.iloc[train], rows.weights[train])
+                fit = model.fit(inference, random_state=seed)
             if fit.interrupted:
                 raise KeyboardInterrupt
             new = rows.frame.iloc[test]
@@ -171,22 +175,9 @@ class _UsedRows:
             raise TypeError(f"cross_validate: groups must be the name of a column of the data; got {name!r}.")
         return pd.factorize(frames.take(self.model.data, [name], self.numbers)[name])[0]
 
-    def model_of(self, train: NDArray[np.intp]) -> Model:
-        """The model, to be fitted to a subset of the rows."""
-        return self.model.refitted_to(self.frame.iloc[train], self.weights[train])
-
-
-def _splits(folds: Any, rows: _UsedRows, members: NDArray[np.intp] | None, seed: int) -> list[Fold]:
-    """Training and test rows of each fold, as indices into the rows used."""
-    if not isinstance(folds, Iterable) or isinstance(folds, str):
-        return _random_folds(folds, rows, members, seed)
-    splits = _explicit_folds(folds, rows)
-    _check_whole_groups(splits, members)
-    return splits
-
 
 def _random_folds(folds: Any, rows: _UsedRows, members: NDArray[np.intp] | None, seed: int) -> list[Fold]:
-    """Shuffled stratified folds; with groups, each group is in one fold."""
+    """Shuffled stratified folds, as indices into the rows used; with groups, each group is in one fold."""
     n_rows = len(rows.numbers)
     check_whole("cross_validate", 2, n_rows, folds=folds)
     n_folds, counts = int(folds), np.bincount(rows.truth, minlength=2)
@@ -206,7 +197,7 @@ def _random_folds(folds: Any, rows: _UsedRows, members: NDArray[np.intp] | None,
     return [(train, test) for train, test in splitter.split(np.zeros(n_rows), rows.truth, members) if len(test)]
 
 
-def _explicit_folds(folds: Iterable[Any], rows: _UsedRows) -> list[Fold]:
+def _explicit_folds(folds: Iterable[Any], rows: _UsedRows, members: NDArray[np.intp] | None) -> list[Fold]:
     """User-supplied (train, test) row numbers as indices into the rows used."""
     position = np.full(rows.n_user_rows, -1)
     position[rows.numbers] = np.arange(len(rows.numbers))
@@ -228,15 +219,10 @@ def _explicit_folds(folds: Iterable[Any], rows: _UsedRows) -> list[Fold]:
             raise ValueError(f"cross_validate: fold {k} leaves out a row that was left out before.")
         if not len(train) or not len(test):
             raise ValueError(f"cross_validate: fold {k} has no rows that count in training, or none left out.")
+        if members is not None and np.isin(members[test], members[train]).any():
+            raise ValueError(f"cross_validate: fold {k} leaves out some rows of a group that is also in training.")
         was_left_out[test] = True
         splits.append((train, test))
     if not splits:
         raise ValueError("cross_validate: there are no folds.")
     return splits
-
-
-def _check_whole_groups(folds: list[Fold], members: NDArray[np.intp] | None) -> None:
-    """Reject folds that split a group between training and test rows."""
-    for k, (train, test) in enumerate(folds, start=1):
-        if members is not None and np.isin(members[test], members[train]).any():
-            raise ValueError(f"cross_validate: fold {k} leaves out some rows of a group that is also in training.")

@@ -1,5 +1,6 @@
 """The classifier of tables that lie in the workers of a Dask cluster."""
 
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
@@ -12,48 +13,21 @@ from vbsvm.api.data.table_reader import TableReader
 from vbsvm.api.estimator import LEARNED, Classifier
 from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.svc import VBSVC, VBLogistic
-from vbsvm.api.task import Task, build_problem
+from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.design.frames import is_collection
-from vbsvm.inference.gibbs import Gibbs
-from vbsvm.inference.variational import Variational
-from vbsvm.missing.settings import GaussianImputation
-from vbsvm.model.priors import Prior
-from vbsvm.results.fit import Fit
 from vbsvm.results.fit_predictions import PartitionMethod
 from vbsvm.sources.cluster import Cluster, delayed, header, partitions, split_target
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class DaskClassifier(ClassifierMixin, Estimator):
     """What ``DaskVBSVC`` and ``DaskVBLogistic`` have in common: everything but the likelihood."""
 
     local: ClassVar[type[Classifier]]
-    n_features_in_: int
+    n_features_in_: int = field(init=False)
 
-    def __init__(
-        self,
-        prior: Prior | str | None = None,
-        inference: Variational | Gibbs | str | None = None,
-        *,
-        client: Any = None,
-        imputation: GaussianImputation | None = None,
-        group: str | int | None = None,
-        standardize: bool = True,
-        fit_intercept: bool = True,
-        class_weight: dict[Any, float] | str | None = None,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            prior,
-            inference,
-            imputation=imputation,
-            group=group,
-            standardize=standardize,
-            fit_intercept=fit_intercept,
-            class_weight=class_weight,
-            random_state=random_state,
-        )
-        self.client = client
+    client: Any = None
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | None = None) -> Self:
         """Fit the model.
@@ -77,19 +51,11 @@ class DaskClassifier(ClassifierMixin, Estimator):
         cluster = Cluster.from_client(self.client)
         if self.group is not None:
             inputs.check_group(self.group)
-            if not self.fit_intercept:
-                raise ValueError("group adds random intercepts around a common intercept: set fit_intercept=True.")
         empty = header(X)
         inputs.read_columns(self, empty, reset=True)
         inputs.read_rows(empty, self.group)
         rows = DaskPartitions.from_table(cluster, X, y, sample_weight)
-        problem = build_problem(TableReader.from_estimator(self, prior), rows, imputation, self.likelihood)
-        self.classes_ = problem.classes
-        return problem.tasks()
-
-    def _stored_fit(self, fit: Fit) -> Fit:
-        """The fit without its rows, so that memory in the cluster is released."""
-        return fit._without_rows()
+        return self._build_tasks(rows.read(TableReader.from_estimator(self, prior)), imputation)
 
     def decision_function(self, X: Any) -> Any:
         """Score of each row as in ``VBSVC``: an array, or a series or frame with the index of X; computed on demand."""
@@ -126,7 +92,7 @@ class DaskClassifier(ClassifierMixin, Estimator):
         """Share of the rows whose class is predicted; computed at once. Arguments are those of ``fit``."""
         rows = partitions(*_inputs_and_labels(X, y, sample_weight, target))
         correct = delayed(_correct_weight)
-        model = delayed(_identity)(self.to_local())
+        model = delayed(lambda fitted: fitted)(self.to_local())
         cluster = Cluster.from_client(self.client)
         weights = cluster.sum(np.asarray, cluster.compute([correct(model, row) for row in rows]))
         return float(weights[0] / weights[1])
@@ -136,10 +102,8 @@ class DaskClassifier(ClassifierMixin, Estimator):
         parameters = self.get_params(deep=False)
         parameters.pop("client")
         local = self.local(**parameters)
-        local.fit_ = self._fits
-        for name in LEARNED:
-            if hasattr(self, name):
-                setattr(local, name, getattr(self, name))
+        learned = {name: value for name, value in vars(self).items() if name in LEARNED}
+        vars(local).update(learned, fit_=self._fits)
         return local
 
     def __getstate__(self) -> dict[str, Any]:
@@ -150,8 +114,8 @@ class DaskClassifier(ClassifierMixin, Estimator):
     def __sklearn_clone__(self) -> Self:
         """An estimator with the same parameters and the same client, which has not been fitted."""
         parameters = self.get_params(deep=False)
-        client = parameters.pop("client")
-        return type(self)(client=client, **{name: clone(value, safe=False) for name, value in parameters.items()})
+        copied: dict[str, Any] = {name: clone(parameters[name], safe=False) for name in parameters if name != "client"}
+        return type(self)(client=self.client, **copied)
 
     def __sklearn_tags__(self) -> Any:
         """Say that NaN is welcome."""
@@ -161,6 +125,7 @@ class DaskClassifier(ClassifierMixin, Estimator):
 
 
 @final
+@dataclass(eq=False, repr=False, kw_only=True)
 class DaskVBSVC(DaskClassifier):
     """``VBSVC`` for dask arrays and data frames: rows stay in the workers of a cluster, which send sums.
 
@@ -186,35 +151,11 @@ class DaskVBSVC(DaskClassifier):
     likelihood = VBSVC.likelihood
     local = VBSVC
 
-    def __init__(
-        self,
-        prior: Prior | str | None = None,
-        inference: Variational | Gibbs | str | None = None,
-        *,
-        client: Any = None,
-        imputation: GaussianImputation | None = None,
-        group: str | int | None = None,
-        standardize: bool = True,
-        fit_intercept: bool = True,
-        class_weight: dict[Any, float] | str | None = None,
-        random_state: Any = None,
-        likelihood_power: float | str | None = None,
-    ) -> None:
-        super().__init__(
-            prior,
-            inference,
-            client=client,
-            imputation=imputation,
-            group=group,
-            standardize=standardize,
-            fit_intercept=fit_intercept,
-            class_weight=class_weight,
-            random_state=random_state,
-        )
-        self.likelihood_power = likelihood_power
+    likelihood_power: float | str | None = None
 
 
 @final
+@dataclass(eq=False, repr=False, kw_only=True)
 class DaskVBLogistic(DaskClassifier):
     """``VBLogistic`` for dask arrays and data frames: see ``DaskVBSVC``.
 
@@ -233,10 +174,6 @@ class DaskVBLogistic(DaskClassifier):
 
     likelihood = VBLogistic.likelihood
     local = VBLogistic
-
-
-def _identity(model: Classifier) -> Classifier:
-    return model
 
 
 def _inputs_and_labels(X: Any, y: Any, sample_weight: Any, target: str | None) -> tuple[Any, Any, Any]:

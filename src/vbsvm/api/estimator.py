@@ -3,7 +3,7 @@
 import numbers
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
@@ -15,22 +15,22 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from vbsvm.api import likelihood_power, online, sensitivity, validation
+from vbsvm.api import online, sensitivity, validation
 from vbsvm.api.data import inputs, label_checks
 from vbsvm.api.data.partitions import MemoryPartitions
 from vbsvm.api.data.table_reader import ReadTable, TableReader
 from vbsvm.api.estimator_base import Estimator
+from vbsvm.api.fit_warnings import Remark
 from vbsvm.api.sklearn_support import InputSelection, linear_classifier
-from vbsvm.api.task import Task, build_problem, check_variational
+from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import check_flag
 from vbsvm.design.columns import Encoded
-from vbsvm.design.frames import check_in_memory
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.imputation import with_index
 from vbsvm.missing.settings import GaussianImputation
-from vbsvm.model.priors import Prior
+from vbsvm.model.priors import LaplaceZero, Prior
 from vbsvm.model.spec import State
 from vbsvm.results import fit_predictions, imputation, prediction, tables
 from vbsvm.results.effects.marginal import AverageEffects, Subject, subject_of
@@ -46,39 +46,16 @@ if TYPE_CHECKING:
 LEARNED = ("classes_", "n_features_in_", "feature_names_in_", "levels_")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit_predictions.Predictor):
     """What ``VBSVC`` and ``VBLogistic`` have in common: everything but the likelihood."""
 
-    n_features_in_: int
-    levels_: dict[Any, NDArray[Any]]
-    _stream: online.Stream
+    n_features_in_: int = field(init=False)
+    levels_: dict[Any, NDArray[Any]] = field(init=False)
+    _stream: online.Stream = field(init=False)
 
-    def __init__(
-        self,
-        prior: Prior | str | None = None,
-        inference: Variational | Gibbs | str | None = None,
-        *,
-        imputation: GaussianImputation | None = None,
-        group: str | int | None = None,
-        standardize: bool = True,
-        fit_intercept: bool = True,
-        class_weight: dict[Any, float] | str | None = None,
-        random_state: Any = None,
-        warm_start: bool = False,
-        categories: str | None = None,
-    ) -> None:
-        super().__init__(
-            prior,
-            inference,
-            imputation=imputation,
-            group=group,
-            standardize=standardize,
-            fit_intercept=fit_intercept,
-            class_weight=class_weight,
-            random_state=random_state,
-        )
-        self.warm_start = warm_start
-        self.categories = categories
+    warm_start: bool = False
+    categories: str | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
@@ -103,7 +80,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
             raise ValueError(f"{type(self).__name__}: categories must be None or 'one-hot'; got {self.categories!r}.")
         return super().check_settings()
 
-    def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], list[Warning]]:
+    def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], list[Remark]]:
         """The fits; sums of earlier ``partial_fit`` calls are discarded."""
         vars(self).pop("_stream", None)
         return super()._fit(tasks)
@@ -142,7 +119,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
         """
         stream = vars(self).get("_stream")
 
-        def absorbed() -> tuple[tuple[Fit, ...], list[Warning]]:
+        def absorbed() -> tuple[tuple[Fit, ...], list[Remark]]:
             self._stream, fits = online.learn_batch(self, stream, X, y, classes, sample_weight)
             return fits, []
 
@@ -180,30 +157,23 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
         def tasks() -> list[Task]:
             prior, _, settings = self.check_settings()
             about = columns.settings(opened.types, self.group, self.class_weight)
-            inputs.read_header(self, columns.features)
+            inputs.read_columns(self, inputs.header(columns.features), reset=True)
             reader = TableReader.from_estimator(self, prior, **about)
-            problem = build_problem(reader, FilePartitions(named, opened, columns), settings, self.likelihood)
-            self.classes_ = problem.classes
-            return problem.tasks()
+            return self._build_tasks(FilePartitions(named, opened, columns).read(reader), settings)
 
         return self._fit_tasks(tasks)
 
     def _tasks(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> list[Task]:
         """Validate the input and build the tasks: one for two classes, else one per class against the rest."""
         prior, inference, settings = self.check_settings()
-        check_in_memory(X=X, y=y, sample_weight=sample_weight)
         vars(self).pop("levels_", None)
         y = label_checks.read_labels(y)
-        if self.group is not None and not self.fit_intercept:
-            raise ValueError("group adds random intercepts around a common intercept: set fit_intercept=True.")
         table, labels, members = inputs.read_data(self, X, y, sample_weight)
         weights = label_checks.read_weights(sample_weight, table.shape[0])
         rows = MemoryPartitions(ReadTable(table, labels, weights, members))
         # draws are the same to the bit as without rows that do not count
         reader = TableReader.from_estimator(self, prior, drop_zero_weights=isinstance(inference, Gibbs))
-        problem = build_problem(reader, rows, settings, self.likelihood)
-        self.classes_ = problem.classes
-        return [replace(task, data=X) for task in problem.tasks()]
+        return [replace(task, data=X) for task in self._build_tasks(rows.read(reader), settings)]
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Score of each row: shape (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes).
@@ -264,11 +234,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
         return prediction.log_probabilities(self._log_odds(X))
 
     def _log_odds(self, X: ArrayLike) -> Array:
-        return prediction.log_odds(self._scores(X, for_odds=True), self._links)
-
-    @property
-    def _links(self) -> list[prediction.Link | None]:
-        return [fit._link for fit in self.fit_]
+        return prediction.log_odds(self._scores(X, for_odds=True), [fit._link for fit in self.fit_])
 
     @property
     def _text_columns(self) -> set[str]:
@@ -355,9 +321,14 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
         """Which inputs were missing together in fit: a row for each pattern (True is missing), the commonest first."""
         return self._fits[0].missing_summary()
 
+    @property
+    def _selects_inputs(self) -> bool:
+        return isinstance(self.prior, LaplaceZero) or self.prior == "laplace-zero"
+
     def __sklearn_tags__(self) -> Any:
-        """Say that NaN and sparse tables are welcome."""
+        """Say that NaN and sparse tables are welcome, and that it is a transformer where the prior selects."""
         tags = super().__sklearn_tags__()
+        tags.transformer_tags = tags.transformer_tags if self._selects_inputs else None
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
         return tags
@@ -380,9 +351,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
         tasks = type(self)(**self.get_params(deep=False))._tasks(X, y, sample_weight)
         if len(tasks) > 1:
             raise ValueError("sensitivity is only available for two classes: fit one class against the rest.")
-        inference = check_variational("sensitivity", self._inference())
-        (task,), _ = likelihood_power.with_powers(type(self).__name__, tasks, self._likelihood_power(), inference)
-        return sensitivity.table(task, inference, deltas, columns)
+        return sensitivity.table(type(self).__name__, tasks, self.inference, self._likelihood_power(), deltas, columns)
 
     def to_sklearn(self) -> LinearSVC | LogisticRegression:
         """A fitted linear classifier of scikit-learn with the same decision values and predictions.

@@ -1,28 +1,20 @@
 """What estimators have in common, wherever their rows are: parameters, how a fit is kept, and what it knows."""
 
-import warnings
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from vbsvm.api import likelihood_power, priors, validation
-from vbsvm.api.fit_warnings import (
-    OneClassWarning,
-    convergence_messages,
-    selection_messages,
-    unassigned_message,
-    warn_of_random_effects,
-)
-from vbsvm.api.priors import predictors_prior
-from vbsvm.api.task import Task, fit_all, read_imputation, read_inference
+from vbsvm.api import likelihood_power, priors
+from vbsvm.api.data.partitions import EncodedData
+from vbsvm.api.fit_warnings import Remark, fit_tasks
+from vbsvm.api.task import Task, build_tasks, read_imputation, read_inference
 from vbsvm.base.arrays import Array, single_threaded_blas
-from vbsvm.base.printing import ReliabilityWarning
+from vbsvm.base.printing import warn_user
 from vbsvm.base.settings import check_flag
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
@@ -45,6 +37,7 @@ def _per_model(name: str, doc: str) -> Any:
     return property(lambda estimator: np.array([getattr(fit, name) for fit in estimator._fits]), doc=doc)
 
 
+@dataclass(eq=False, repr=False)
 class Estimator(BaseEstimator):
     """Parameters, documented by each estimator, and a fit that replaces the one before when it is complete.
 
@@ -52,29 +45,18 @@ class Estimator(BaseEstimator):
     """
 
     likelihood: ClassVar[Likelihood]
-    fit_: tuple[Fit, ...]
-    classes_: NDArray[Any]
+    fit_: tuple[Fit, ...] = field(init=False)
+    classes_: NDArray[Any] = field(init=False)
 
-    def __init__(
-        self,
-        prior: Prior | str | None = None,
-        inference: Variational | Gibbs | str | None = None,
-        *,
-        imputation: GaussianImputation | None = None,
-        group: str | int | None = None,
-        standardize: bool = True,
-        fit_intercept: bool = True,
-        class_weight: dict[Any, float] | str | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.prior = prior
-        self.inference = inference
-        self.imputation = imputation
-        self.group = group
-        self.standardize = standardize
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.random_state = random_state
+    prior: Prior | str | None = None
+    inference: Variational | Gibbs | str | None = None
+    _: KW_ONLY
+    imputation: GaussianImputation | None = None
+    group: str | int | None = None
+    standardize: bool = True
+    fit_intercept: bool = True
+    class_weight: dict[Any, float] | str | None = None
+    random_state: Any = None
 
     def __dir__(self) -> list[str]:
         """Names for tab completion: what users look for."""
@@ -96,7 +78,7 @@ class Estimator(BaseEstimator):
                     f"Invalid parameter {name!r} for {type(self).__name__}: it has {list(known)}, and those of "
                     "prior, inference and imputation, such as 'prior__rate'."
                 )
-        changed = type(self)(**{**known, **{key: whole[key] for key in nested if key in whole}})
+        changed = type(self)(**(known | whole))
         for owner, changes in nested.items():
             if changes:
                 current = getattr(changed, f"_{owner}")()
@@ -115,11 +97,13 @@ class Estimator(BaseEstimator):
 
     def _likelihood_power(self) -> float | str | None:
         """The power of the likelihood that was asked for; only estimators with a pseudo-likelihood have the setting."""
-        return likelihood_power.read_power(type(self).__name__, getattr(self, "likelihood_power", None))
+        power = getattr(self, "likelihood_power", None)
+        return None if power is None else likelihood_power.read_power(type(self).__name__, power)
 
     def _prior(self) -> Prior:
-        given = predictors_prior(self.likelihood) if self.prior is None else self.prior
-        prior = priors.resolve_alias("prior", given, priors.PRIORS)
+        if self.prior is None:
+            return priors.variance_prior(self.likelihood)
+        prior = priors.resolve_alias("prior", self.prior, priors.PRIORS)
         if not isinstance(prior, Prior):
             raise TypeError(f"prior must be an object such as Ridge() or Normal(variance=1.0), or None; got {prior!r}.")
         if prior.of_groups:
@@ -138,11 +122,16 @@ class Estimator(BaseEstimator):
             )
         return settings
 
+    def _build_tasks(self, data: EncodedData, imputation: GaussianImputation) -> list[Task]:
+        """The tasks of encoded rows, whose classes are those of the estimator."""
+        self.classes_ = data.encoder.classes
+        return build_tasks(data, imputation, self.likelihood)
+
     def _fit_tasks(self, tasks: Callable[[], list[Task]]) -> Self:
         """Build the tasks, fit them, and store the fits."""
         return self._replace_fit(lambda: self._fit(tasks()))
 
-    def _replace_fit(self, fit: Callable[[], tuple[tuple[Fit, ...], list[Warning]]]) -> Self:
+    def _replace_fit(self, fit: Callable[[], tuple[tuple[Fit, ...], list[Remark]]]) -> Self:
         """Store the fits of a function and issue its warnings; on failure the estimator is restored."""
         before = dict(vars(self))
         try:
@@ -155,36 +144,19 @@ class Estimator(BaseEstimator):
         self.fit_ = fits
         if any(fit.interrupted for fit in fits):
             raise KeyboardInterrupt
-        name = type(self).__name__
-        for message in dict.fromkeys(one for fit in fits for one in convergence_messages(name, fit, self._inference())):
-            warnings.warn(message, ConvergenceWarning, stacklevel=4)
-        for remark in remarks:
-            warnings.warn(remark, stacklevel=4)
-        for one in fits:
-            warn_of_random_effects(name, one)
+        for message, category in remarks:
+            warn_user(message, category)
         return self
 
-    def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], list[Warning]]:
+    def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], list[Remark]]:
         """The fits, and warnings about them."""
-        name, inference = type(self).__name__, self._inference()
-        tasks, remarks = likelihood_power.with_powers(name, tasks, self._likelihood_power(), inference)
-        seed = validation.read_seed(self.random_state) if isinstance(inference, Gibbs) else 0
-        fits = tuple(map(self._stored_fit, fit_all(tasks, inference, seed, self._initial_states(tasks))))
-        for task, fit in zip(tasks, fits, strict=False):
-            remarks += selection_messages(name, task, fit)
-        unassigned = unassigned_message(name, 'class_weight="balanced"', tasks, fits, self.classes_)
-        return fits, [
-            *map(ReliabilityWarning, dict.fromkeys(remarks)),
-            *([] if unassigned is None else [OneClassWarning(unassigned)]),
-        ]
+        owner, power, remedy = type(self).__name__, self._likelihood_power(), 'class_weight="balanced"'
+        starts = self._initial_states(tasks)
+        return fit_tasks(owner, tasks, self._inference(), self.random_state, power, remedy, starts)
 
     def _initial_states(self, tasks: list[Task]) -> list[State] | None:
         """Initial states of the optimisation, or None for the default."""
         return None
-
-    def _stored_fit(self, fit: Fit) -> Fit:
-        """The fit as it is stored: with its rows."""
-        return fit
 
     @property
     def _fits(self) -> tuple[Fit, ...]:
@@ -265,13 +237,7 @@ class Estimator(BaseEstimator):
         import pandas as pd
 
         joined = pd.concat(frames, keys=self.classes_, names=["class", frames[0].index.name])
-        joined.attrs = frames[0].attrs | {"note": _covariance_notes(self.classes_, frames)}
+        notes = [frame.attrs["note"] for frame in frames]  # common to all classes, or by class if they differ
+        by_class = [f"Class {label!s}: {note}" for label, note in zip(self.classes_, notes, strict=True)]
+        joined.attrs = frames[0].attrs | {"note": notes[0] if len(set(notes)) == 1 else " ".join(by_class)}
         return joined
-
-
-def _covariance_notes(classes: NDArray[Any], frames: "list[pd.DataFrame]") -> str:
-    """Notes on the standard errors: common to all classes, or by class if they differ."""
-    notes = [frame.attrs["note"] for frame in frames]
-    if len(set(notes)) == 1:
-        return notes[0]
-    return " ".join(f"Class {label!s}: {note}" for label, note in zip(classes, notes, strict=True))

@@ -1,31 +1,31 @@
-"""What users should know of a fit: how it ended, classes that no row is assigned to, and doubtful selections."""
+"""Fits, and what users should know of them: how they ended, classes never predicted, and doubtful selections."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
-from vbsvm.api.task import Task
+from vbsvm.api import likelihood_power, validation
+from vbsvm.api.task import Task, fit_all
 from vbsvm.base import diagnostics
-from vbsvm.base.arrays import Array
-from vbsvm.base.printing import ReliabilityWarning, warn_user
+from vbsvm.base.arrays import single_threaded_blas
+from vbsvm.base.printing import ReliabilityWarning
 from vbsvm.base.update_mode import mean_field
-from vbsvm.design.candidates import Candidates
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.loop import OptimizeResult, Status
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.model import input_model
 from vbsvm.model.layouts.dense import DenseGram
 from vbsvm.model.priors import LaplaceZero
-from vbsvm.model.spec import Spec, State
+from vbsvm.model.spec import State
 from vbsvm.model.sweep import pass_rows
 from vbsvm.results import prediction
 from vbsvm.results.fit import Fit
 from vbsvm.results.fit_predictions import mean_scores
-from vbsvm.results.history import WorstMixing
 from vbsvm.sources.distributed import Distributed, InMemory
 
 # Rows that are scored first; twice as many next, until every class has been assigned.
@@ -45,72 +45,95 @@ NO_INCLUSION = 1e-300
 NULL_FIT = Variational(tol=1e-2)
 
 
+Remark: TypeAlias = tuple[str, type[Warning]]
+
+
+def fit_tasks(
+    owner: str,
+    tasks: list[Task],
+    inference: Variational | Gibbs,
+    random_state: Any,
+    power: float | str | None,
+    remedy: str,
+    starts: Sequence[State] | None = None,
+) -> tuple[tuple[Fit, ...], list[Remark]]:
+    """The fits of one model for each class, and what is to be warned of; ``remedy`` is that of ``_unassigned_message``.
+
+    Fits to rows in a cluster are without these, so that they need no cluster, and release its memory.
+    """
+    with single_threaded_blas():  # once for all that follows
+        tasks, messages = at_power(owner, tasks, power, inference)
+        seed = validation.read_seed(random_state) if isinstance(inference, Gibbs) else 0
+        fits = tuple(fit_all(tasks, inference, seed, starts))
+        for task, fit in zip(tasks, fits, strict=True):
+            messages += _selection_messages(owner, task, fit)
+        if isinstance(tasks[0].source, Distributed):
+            fits = tuple(fit._without_rows() for fit in fits)
+        unassigned = _unassigned_message(owner, remedy, tasks, fits)
+    endings = dict.fromkeys(message for fit in fits for message in convergence_messages(owner, fit, inference))
+    return fits, [
+        *((message, ConvergenceWarning) for message in endings),
+        *((message, ReliabilityWarning) for message in dict.fromkeys(messages)),
+        *([] if unassigned is None else [(unassigned, OneClassWarning)]),
+        *((message, ReliabilityWarning) for fit in fits for message in _random_effects_messages(owner, fit)),
+    ]
+
+
+def at_power(
+    owner: str, tasks: list[Task], power: float | str | None, inference: Variational | Gibbs
+) -> tuple[list[Task], list[str]]:
+    """Tasks at their likelihood powers, and messages about these; it is 1 unless asked for, or inputs are selected."""
+    if power is None and tasks[0].spec.gate_map is None:
+        return tasks, []
+    return likelihood_power.with_powers(owner, tasks, power, inference)
+
+
 def convergence_messages(owner: str, fit: Fit, inference: Variational | Gibbs) -> list[str]:
-    """Messages about convergence of the optimisation or mixing of the chains."""
+    """Messages about convergence of the optimisation or mixing of the chains, with advice."""
     if isinstance(inference, Variational):
         return [] if fit.converged else [_convergence_message(owner, fit, inference)]
     if fit.history.separable:
-        return [_separation_message(owner)]
+        return [
+            f"{owner}: most draws separate the classes. Under this prior the posterior is then hardly bounded, and its "
+            "means depend on how long the chains ran. Use a tighter prior, such as Ridge(3, 3) or Normal(1.0), or "
+            "inference=Variational(), which stays finite."
+        ]
     worst = fit.worst_mixing()
     messages = [f"{owner} was interrupted after {fit.history.passes} sweeps."] if fit.interrupted else []
-    return messages if worst is None else [*messages, _mixing_message(owner, worst, inference, fit.spec)]
-
-
-def warn_of_random_effects(owner: str, fit: Fit) -> None:
-    """Warn where the data do not determine their variance, or where they should be integrated out, and could not be."""
-    unreplicated = list(_undetermined(fit))
-    for name, why in unreplicated:
-        warn_user(
-            f"{owner}: the grouping factor {name!r} has {why}, which does not determine the variance of its "
-            "random effects: it depends on the prior. Leave this term out of the model.",
-            ReliabilityWarning,
+    if worst is not None:
+        rhat = f"{worst.rhat_of!r} has an R-hat of {worst.rhat:.3f} (up to {diagnostics.MAX_RHAT} is good), and "
+        n_tune = inference.n_tune(warm=inference.suits_warm_start(fit.spec))
+        messages.append(
+            f"{owner}: the chains have not mixed well enough: {'' if np.isnan(worst.rhat) else rhat}"
+            f"{worst.ess_of!r} has {worst.ess:.0f} effective draws ({diagnostics.MIN_ESS} are needed). Draw more, as "
+            f"with Gibbs(draws={4 * int(inference.draws)}, tune={2 * n_tune}), or check the last columns of "
+            "the tables before you trust a number."
         )
+    return messages
+
+
+def _random_effects_messages(owner: str, fit: Fit) -> list[str]:
+    """Messages where data do not determine their variance, or where they should be integrated out, and could not be."""
+    assert fit.facts is not None
+    unreplicated = []
+    for factor, sizes in zip(fit.plan.factors, fit.facts.group_sizes, strict=True):
+        if len(sizes) == 1:
+            unreplicated.append((factor.name, "one level only"))
+        elif fit.facts.weights is None and (sizes == 1).all():
+            unreplicated.append((factor.name, "one observation for each level"))
+    messages = [
+        f"{owner}: the grouping factor {name!r} has {why}, which does not determine the variance of its "
+        "random effects: it depends on the prior. Leave this term out of the model."
+        for name, why in unreplicated
+    ]
     if not unreplicated and isinstance(fit.outcome, OptimizeResult) and fit.outcome.declined:
-        warn_user(
+        messages.append(
             f"{owner}: the random effects of {fit.plan.factors[-1].name!r} could not be integrated out, as "
             "happens where groups have one or two observations, or very many, and where a predictor nearly separates "
             "the classes. Standard deviations of these are then too small, and coefficients can be off by a posterior "
-            "standard deviation: use inference=Gibbs().",
-            ReliabilityWarning,
+            "standard deviation: use inference=Gibbs()."
         )
-
-
-def _undetermined(fit: Fit) -> Iterator[tuple[str, str]]:
-    """Grouping factors without replication: of one level, or of one observation for each level."""
-    assert fit.facts is not None
-    for factor, sizes in zip(fit.plan.factors, fit.facts.group_sizes, strict=True):
-        if len(sizes) == 1:
-            yield factor.name, "one level only"
-        elif fit.facts.weights is None and (sizes == 1).all():
-            yield factor.name, "one observation for each level"
-
-
-def _mixing_message(owner: str, worst: WorstMixing, inference: Gibbs, spec: Spec) -> str:
-    """Message that chains have not mixed, with advice."""
-    rhat = f"{worst.rhat_of!r} has an R-hat of {worst.rhat:.3f} (up to {diagnostics.MAX_RHAT} is good), and "
-    n_tune = inference.n_tune(warm=inference.suits_warm_start(spec))
-    return (
-        f"{owner}: the chains have not mixed well enough: {'' if np.isnan(worst.rhat) else rhat}"
-        f"{worst.ess_of!r} has {worst.ess:.0f} effective draws ({diagnostics.MIN_ESS} are needed). Draw more, as "
-        f"with Gibbs(draws={4 * int(inference.draws)}, tune={2 * n_tune}), or check the last columns of "
-        "the tables before you trust a number."
-    )
-
-
-def _separation_message(owner: str) -> str:
-    """Message that the classes are separated, with advice."""
-    return (
-        f"{owner}: most draws separate the classes. Under this prior the posterior is then hardly bounded, and its "
-        "means depend on how long the chains ran. Use a tighter prior, such as Ridge(3, 3) or Normal(1.0), or "
-        "inference=Variational(), which stays finite."
-    )
-
-
-def _larger_psi(spec: Spec) -> float:
-    """A prior scale ψ of the inputs' covariance that regularises it more strongly."""
-    inputs = input_model(spec.missing)
-    assert inputs is not None
-    return 10.0 * max(1.0, inputs.psi)
+    return messages
 
 
 def _convergence_message(owner: str, fit: Fit, inference: Variational) -> str:
@@ -118,19 +141,18 @@ def _convergence_message(owner: str, fit: Fit, inference: Variational) -> str:
     spec, history = fit.spec, fit.history
     if history.ending is Status.INTERRUPTED:
         return f"{owner} was interrupted after {history.passes} passes: the coefficients may still change."
-    more = f"Variational(max_iter={10 * inference.most_passes(spec)})"
-    if history.ending is Status.INPUTS_OUT_OF_PASSES or (
-        history.ending is Status.OUT_OF_PASSES and input_model(spec.missing) is not None
-    ):
+    more, out_of_passes = f"Variational(max_iter={10 * inference.most_passes(spec)})", Status.OUT_OF_PASSES
+    inputs = input_model(spec.missing)
+    if inputs is not None and history.ending in (Status.INPUTS_OUT_OF_PASSES, out_of_passes):
         learning = "while it learned the distribution of the inputs"
-        tried = f"in {history.passes} passes" if history.ending is Status.OUT_OF_PASSES else learning
+        tried = f"in {history.passes} passes" if history.ending is out_of_passes else learning
         return (
             f"{owner} did not converge {tried}: the coefficients may still change. Rows may be too few to learn how "
             "the columns with missing values vary together: hold that by a stronger prior, as with "
-            f"imputation=GaussianImputation(psi={_larger_psi(spec):g}), leave such columns out, or allow more passes "
-            f"with inference={more}."
+            f"imputation=GaussianImputation(psi={10 * max(1.0, inputs.psi):g}), leave such columns out, or allow more "
+            f"passes with inference={more}."
         )
-    if history.ending is Status.OUT_OF_PASSES:
+    if history.ending is out_of_passes:
         return (
             f"{owner} reached the limit of passes ({history.passes}) before it converged to tol={inference.tol:g}: "
             f"the coefficients may still change. Allow more passes with inference={more}, or accept the result with a "
@@ -148,19 +170,20 @@ class OneClassWarning(UserWarning):
     """No training row is assigned to one of the classes."""
 
 
-def unassigned_message(
-    owner: str, remedy: str, tasks: Sequence[Task], fits: Sequence[Fit], classes: NDArray[Any]
-) -> str | None:
+def _unassigned_message(owner: str, remedy: str, tasks: Sequence[Task], fits: Sequence[Fit]) -> str | None:
     """Message naming classes that are never predicted in training, with advice, or None.
 
     ``remedy`` says how classes are weighed; ``{own}`` and ``{others}`` in it become the weights that make them equal.
     """
-    plan = tasks[0].plan
-    if not plan.names and not plan.factors:  # an intercept alone knows one class only
+    plan, likelihood = tasks[0].plan, tasks[0].spec.likelihood
+    # an intercept alone knows one class only; a rare class may well be nowhere the likelier one
+    if likelihood.normalised or not (plan.names or plan.factors):
         return None
-    if tasks[0].spec.likelihood.normalised:  # a rare class may well be nowhere the likelier one
-        return None
-    unassigned = _unassigned(tasks, fits, len(classes))
+    task, source = tasks[0], tasks[0].source
+    classes = task.classes if len(tasks) == 1 else [task.classes[1] for task in tasks]
+    if isinstance(source, Distributed):  # workers are sent nothing of the cluster
+        task = replace(task, source=source.template, sample_weights=None)
+    unassigned = np.flatnonzero(~source.sum_over_memories(partial(_assigned_classes, task, fits, len(classes))))
     if not len(unassigned):
         return None
     label, names = classes[unassigned[0]], ", ".join(repr(str(classes[k])) for k in unassigned)
@@ -168,27 +191,13 @@ def unassigned_message(
         f"{owner}: no row of the training data is assigned to class{'es' * (len(unassigned) > 1)} {names}. With a "
         "hinge loss, coefficients near 0 then do not mean that the inputs are unrelated to the outcome. "
     )
-    share = _class_share(fits, int(unassigned[0]))
+    facts = fits[0 if len(fits) == 1 else unassigned[0]].facts
+    assert facts is not None
+    share = facts.share(positive=len(fits) > 1 or unassigned[0] == 1)
     if share >= BALANCED_SHARE:
         return f"{message}The classes already have similar weights: the inputs may say little about the outcome."
     weights = {"own": f"{0.5 / share:.3g}", "others": f"{0.5 / (1 - share):.3g}"}
     return f"{message}Give {str(label)!r} more weight: {remedy.format(**weights)}."
-
-
-def _class_share(fits: Sequence[Fit], code: int) -> float:
-    """Share of a class in the total weight."""
-    facts = fits[0 if len(fits) == 1 else code].facts
-    assert facts is not None
-    return facts.share(positive=len(fits) > 1 or code == 1)
-
-
-def _unassigned(tasks: Sequence[Task], fits: Sequence[Fit], n_classes: int) -> NDArray[np.intp]:
-    """Numbers of the classes that no row of positive weight is assigned to."""
-    source = tasks[0].source
-    if not isinstance(source, Distributed):
-        return np.flatnonzero(~_assigned_classes(tasks[0], fits, n_classes, source))
-    local_task = replace(tasks[0], source=source.template, sample_weights=None)
-    return np.flatnonzero(~source.sum_over_memories(partial(_assigned_classes, local_task, fits, n_classes)))
 
 
 def _assigned_classes(task: Task, fits: Sequence[Fit], n_classes: int, source: InMemory) -> NDArray[np.bool_]:
@@ -199,25 +208,18 @@ def _assigned_classes(task: Task, fits: Sequence[Fit], n_classes: int, source: I
         rows = slice(begin, begin + size)
         scores_by_model = [mean_scores(fit, task.encoded(rows)) for fit in fits]
         scores = prediction.decision_values(scores_by_model, [fit.calibration for fit in fits])
-        counted = _has_weight(source.weights[rows], source.candidates)
-        is_assigned[_predicted_class(scores)[counted]] = True
+        weights = source.weights[rows]
+        if source.candidates is not None:  # they are merged into their row
+            weights = np.bincount(source.candidates.row, weights)
+        predicted = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(np.intp)
+        is_assigned[predicted[weights > 0]] = True
         if source.pages is not None:
             source.pages.count_bytes(size * source.X.itemsize * source.X.shape[1])
         begin, size = begin + size, 2 * size if source.pages is None else min(2 * size, MAX_ROWS_ON_DISK)
     return is_assigned
 
 
-def _predicted_class(scores: Array) -> NDArray[np.intp]:
-    """Number of each row's class: by the sign of one score, or the largest of several."""
-    return scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(np.intp)
-
-
-def _has_weight(weights: Array, candidates: Candidates | None) -> NDArray[np.bool_]:
-    """Mask of rows of positive weight; candidates are merged into their row."""
-    return weights > 0 if candidates is None else np.bincount(candidates.row, weights) > 0
-
-
-def selection_messages(owner: str, task: Task, fit: Fit) -> list[str]:
+def _selection_messages(owner: str, task: Task, fit: Fit) -> list[str]:
     """Messages about the reliability of a variational selection of predictors."""
     outcome = fit.outcome
     if not fit.selects or not isinstance(outcome, OptimizeResult) or outcome.interrupted:

@@ -20,7 +20,6 @@ from vbsvm.inference.variational import AUTO, Variational
 from vbsvm.missing.model import MissingModel
 from vbsvm.model.likelihoods.hinge import Hinge
 from vbsvm.model.priors import Beta, LaplaceZero, Ridge
-from vbsvm.model.row_pass import Part
 from vbsvm.results.training_rows import TrainingRows
 
 CALIBRATED = "calibrated"
@@ -34,9 +33,9 @@ INCLUSION_PRIOR = Beta(1.0, 20.0)
 LOGISTIC = "Use VBLogistic, or Model(…, likelihood='logistic')."
 
 
-def read_power(owner: str, value: Any) -> float | str | None:
-    """Validated likelihood power: None, "calibrated" or a number."""
-    if value is None or (isinstance(value, str) and value == CALIBRATED):
+def read_power(owner: str, value: Any) -> float | str:
+    """Validated likelihood power: "calibrated" or a number."""
+    if isinstance(value, str) and value == CALIBRATED:
         return value
     if isinstance(value, str) or not is_within(value, 1e-6, 1.0):
         raise ValueError(
@@ -60,13 +59,13 @@ def with_powers(
 def _choose_power(
     owner: str, task: Task, requested: float | str | None, inference: Variational | Gibbs
 ) -> tuple[float, str | None]:
-    """Likelihood power of one model, and a message or None."""
+    """Likelihood power of one model, requested or with gates, and a message or None."""
     if task.spec.likelihood.normalised:
         return 1.0, None
     unsound = _unsupported_reason(task)
     is_paper_algorithm = isinstance(inference, Variational) and not (inference.bound == AUTO and inference.accelerate)
     too_few = None if task.spec.gate_map is None else _too_few_rows(task)
-    if requested == 1.0 or (requested is None and (is_paper_algorithm or task.spec.gate_map is None)):
+    if requested == 1.0 or (requested is None and is_paper_algorithm):
         return 1.0, None if too_few is None else _uncalibrated_message(owner, too_few)
     if requested is None and (unsound or too_few):
         return 1.0, _uncalibrated_message(owner, unsound or too_few)
@@ -113,12 +112,9 @@ def _too_few_rows(task: Task) -> str | None:
     assert gates is not None
     rows = task._unweighted()
     n_predictors = int(np.count_nonzero(gates.gate_of >= 0))
-    n = (task.source if rows is None else rows.counted).sum_parts(_total_weight, memory_bound=True)
+    counted = task.source if rows is None else rows.counted
+    n = counted.sum_parts(lambda part: float(part.rows.weights.sum()), memory_bound=True)
     return None if n_predictors <= n else f"With more predictors ({n_predictors}) than observations ({n:g})"
-
-
-def _total_weight(part: Part) -> float:
-    return float(part.rows.weights.sum())
 
 
 def _with_power(task: Task, power: float) -> Task:

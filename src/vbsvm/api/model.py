@@ -1,7 +1,6 @@
 """A model by formula: fixed effects, random effects of groups, and splines."""
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
@@ -11,20 +10,13 @@ from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
 from vbsvm.api import likelihood_power as powers
-from vbsvm.api import sensitivity, validation
+from vbsvm.api import sensitivity
 from vbsvm.api.data.formula_reader import FormulaReader
 from vbsvm.api.data.partitions import MemoryPartitions, Partitions
-from vbsvm.api.fit_warnings import (
-    OneClassWarning,
-    convergence_messages,
-    selection_messages,
-    unassigned_message,
-    warn_of_random_effects,
-)
+from vbsvm.api.fit_warnings import fit_tasks
 from vbsvm.api.priors import keys
-from vbsvm.api.task import build_problem, check_variational, read_imputation, read_inference, read_likelihood
-from vbsvm.base.arrays import single_threaded_blas
-from vbsvm.base.printing import ReliabilityWarning, visible, warn_user
+from vbsvm.api.task import build_tasks, read_imputation, read_inference, read_likelihood
+from vbsvm.base.printing import visible, warn_user
 from vbsvm.base.settings import check_flag
 from vbsvm.design import frames
 from vbsvm.design.formula import syntax
@@ -36,7 +28,6 @@ from vbsvm.results.covariance import warn_of_margin
 from vbsvm.results.display import Outline
 from vbsvm.results.fit import Fit
 from vbsvm.results.history import Facts
-from vbsvm.sources.distributed import Distributed
 from vbsvm.sources.files import Files
 from vbsvm.sources.memory import Memory
 
@@ -123,7 +114,7 @@ class Model:
         likelihood_power: float | str | None = None,
     ) -> None:
         check_flag("Model", standardize=standardize)
-        self._power = powers.read_power("Model", likelihood_power)
+        self._power = None if likelihood_power is None else powers.read_power("Model", likelihood_power)
         if self._power is not None and read_likelihood(likelihood).normalised:
             raise ValueError(
                 f"Model: likelihood_power={likelihood_power!r} is for likelihood='hinge', which is no likelihood of "
@@ -141,11 +132,11 @@ class Model:
         parts = syntax.read(formula, names, column)
         frames.check_column(names, column)
         about = weights, missing, positive, priors, settings, standardize, rows.resident, rows.no_rows
-        problem = build_problem(FormulaReader(parts, *about), rows, settings, read_likelihood(likelihood))
-        (task,) = problem.tasks()
+        encoded = rows.read(FormulaReader(parts, *about))
+        (task,) = build_tasks(encoded, settings, read_likelihood(likelihood))
         self._task = replace(task, data=data) if rows.resident else task
         self.formula, self.n_dropped = parts.text, task.n_dropped
-        self.classes = problem.classes
+        self.classes = encoded.encoder.classes
         self.spec = self._task.spec
         self.data = data
         self._settings = {
@@ -160,32 +151,18 @@ class Model:
 
     def fit(self, inference: Variational | Gibbs | str | None = None, *, random_state: Any = None) -> Fit:
         """Fit the model by ``inference``, ``Variational()`` by default; ``random_state`` is the seed of ``Gibbs()``."""
-        inference = read_inference(inference)
-        seed = validation.read_seed(random_state) if isinstance(inference, Gibbs) else 0
-        remedy = "weights=… with {own} for its rows and {others} for all others"
-        with single_threaded_blas():  # once for all that follows
-            (task,), remarks = powers.with_powers("Model.fit", [self._task], self._power, inference)
-            fit = task.fit(inference, seed=seed)
-            remarks += selection_messages("Model.fit", task, fit)
-            if isinstance(self._task.source, Distributed):
-                fit = fit._without_rows()  # so that it needs no cluster
-            unassigned = unassigned_message("Model.fit", remedy, [self._task], [fit], self.classes)
-        for message in convergence_messages("Model.fit", fit, inference):
-            warnings.warn(message, ConvergenceWarning, stacklevel=2)
-        for message in remarks:
-            warn_user(message, ReliabilityWarning)
+        inference, remedy = read_inference(inference), "weights=… with {own} for its rows and {others} for all others"
+        (fit,), remarks = fit_tasks("Model.fit", [self._task], inference, random_state, self._power, remedy)
         if np.abs(fit.posterior.mean).max(initial=0.0) > MAX_EFFECT:
             small = " Columns in very small units have such effects, too: use standardize=True."
             units = "" if self._settings["standardize"] else small
-            warnings.warn(
+            message = (
                 "Model.fit found a fixed effect that is hardly bounded: the columns separate the classes, or nearly "
-                f"so.{units} Give the fixed effects a tighter prior, such as priors={{'fixed': Normal(1.0)}}.",
-                ConvergenceWarning,
-                stacklevel=2,
+                f"so.{units} Give the fixed effects a tighter prior, such as priors={{'fixed': Normal(1.0)}}."
             )
-        if unassigned is not None:
-            warnings.warn(unassigned, OneClassWarning, stacklevel=2)
-        warn_of_random_effects("Model.fit", fit)
+            remarks.append((message, ConvergenceWarning))
+        for message, category in remarks:
+            warn_user(message, category)
         warn_of_margin(fit)
         return fit
 
@@ -207,11 +184,9 @@ class Model:
         the coefficients, and the share of complete rows whose predicted class changes (NaN where no row is complete).
         ``plots.sensitivity`` draws it.
         """
-        variational = check_variational("sensitivity", read_inference(inference))
         if self.in_files:
             raise ValueError("sensitivity is only available for data in memory: give Model a frame of some rows.")
-        (task,), _ = powers.with_powers("Model.sensitivity", [self._task], self._power, variational)
-        return sensitivity.table(task, variational, deltas, columns)
+        return sensitivity.table("Model.sensitivity", [self._task], inference, self._power, deltas, columns)
 
     def __getattr__(self, name: str) -> Any:
         """Say where it is what only a fit has."""

@@ -10,6 +10,7 @@ units with them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -20,14 +21,12 @@ from vbsvm.api import validation
 from vbsvm.api.data import inputs, label_checks
 from vbsvm.api.data.partitions import EncodedData, Partition
 from vbsvm.api.data.table_reader import ReadTable, TableEncoder, TableReader
-from vbsvm.api.task import Problem, Task
+from vbsvm.api.task import AT_RANDOM, Task, build_tasks
 from vbsvm.base.arrays import Array
-from vbsvm.design.frames import check_in_memory
 from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.loop import OptimizeResult
 from vbsvm.inference.variational import Variational
-from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.priors import LaplaceZero
@@ -70,100 +69,90 @@ class Stream:
     models: tuple[_ModelSums, ...]
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Learner:
-    """The settings of an estimator that learns from batches."""
-
-    reader: TableReader
-    likelihood: Likelihood
-    inference: Variational
-
-    def learn_batch(
-        self, stream: Stream | None, classes: NDArray[Any], batch: ReadTable
-    ) -> tuple[Stream, tuple[Fit, ...]]:
-        """Update the stream with a batch, and return the fits to all rows so far."""
-        encoder = TableEncoder(self.reader, classes)
-        rows = encoder(Partition(batch))
-        assert rows is not None
-        columns = encoder.columns(rows)
-        columns = columns if stream is None else stream.columns + columns
-        problem = Problem.from_data(EncodedData(encoder, rows, columns), GaussianImputation(), self.likelihood)
-        tasks = [replace(task, source=_dense(task.source)) for task in problem.tasks()]
-        models, fits = [], []
-        for k, task in enumerate(tasks):
-            past = None if stream is None else stream.models[k]
-            model, fit = self._learn_model(task, past, stream)
-            models.append(model)
-            fits.append(fit)
-        normalised = self.likelihood.normalised
-        links = [PosteriorMean() for _ in models] if normalised else calibrate([model.recent for model in models])
-        calibrated_fits = tuple(replace(fit, calibration=link) for fit, link in zip(fits, links, strict=True))
-        n_rows = tasks[0].source.n_rows + (0 if stream is None else stream.n_rows)
-        return Stream(classes, columns, problem.design.plan.recipe, n_rows, tuple(models)), calibrated_fits
-
-    def _learn_model(self, task: Task, past: _ModelSums | None, stream: Stream | None) -> tuple[_ModelSums, Fit]:
-        """Update one model's sums, and fit it."""
-        rows, facts, past_sums = _dense(task.source), Facts.from_source(task.source), None
-        if past is None or stream is None:
-            outcome = self.inference.run(task.spec, rows).finished()
-            fit = task.result(outcome)
-            assert fit._rows is not None
-            recent = fit._rows.left_out_scores()
-        else:
-            past_sums = past.rows.in_units_of(stream.recipe, task.plan.recipe)
-            source = NewAndPastRows(rows, past_sums)
-            start = source.start(task.spec, past.state)
-            outcome = self.inference.run(task.spec, source, start).finished()
-            fit = task.result(outcome)
-            recent, facts = _last_scores(past.recent, _prequential_scores(task, start)), past.facts + facts
-        batch_sums = PastRows.from_state(task.spec, outcome.state, rows)
-        # From the last batch alone nothing may be learned later as if it were all rows.
-        sums = _ModelSums(batch_sums if past_sums is None else past_sums + batch_sums, outcome.state, recent, facts)
-        return sums, replace(fit, facts=facts, _rows=None)
-
-
-def _dense(source: Any) -> Memory:
-    """The rows in the dense columns × columns layout."""
-    return replace(source, wide=False)
-
-
-def _prequential_scores(task: Task, before: State) -> LeftOutScores:
-    """Decision values of the new rows before they are learned (prequential)."""
-    source, theta = task.rows, before.coefficients.mean
-    scores = np.concatenate(source.sum_parts(lambda part: [part.scores(theta, None)]))
-    counted = source.weights > 0
-    return LeftOutScores(source.y[counted], source.weights[counted], scores, np.zeros(len(scores)))
-
-
-def _last_scores(before: LeftOutScores, new: LeftOutScores) -> LeftOutScores:
-    """The most recent decision values, up to ``MAX_RECENT``."""
-
-    def last(old: Array, recent: Array) -> Array:
-        return np.concatenate([old, recent])[-MAX_RECENT:]
-
-    return LeftOutScores(last(before.y, new.y), last(before.s, new.s), last(before.f, new.f), last(before.u, new.u))
-
-
 def learn_batch(
     estimator: "Classifier", stream: Stream | None, X: Any, y: Any, classes: Any, sample_weight: Any
 ) -> tuple[Stream, tuple[Fit, ...]]:
     """Read a batch as ``fit`` would, and learn from it; without a stream, beginning with the rows of the last fit."""
     fits = getattr(estimator, "fit_", None)
     prior, inference, _ = estimator.check_settings()
-    check_in_memory(X=X, y=y, sample_weight=sample_weight)
-    table, labels = _read_batch(estimator, X, label_checks.read_labels(y))
-    names = validation.column_names(estimator)
-    _check_complete(names, table)
+    table, labels, _ = inputs.read_data(estimator, X, label_checks.read_labels(y), reset=fits is None)
+    if issparse(X):
+        raise TypeError("partial_fit does not support sparse tables: use X.toarray(), or fit.")
+    _check_complete(validation.column_names(estimator), table)
     weights = label_checks.read_weights(sample_weight, len(table))
     assert isinstance(inference, Variational)
-    learner = Learner(TableReader.from_estimator(estimator, prior), estimator.likelihood, inference)
+    learned = partial(_learned, TableReader.from_estimator(estimator, prior), estimator.likelihood, inference)
     if stream is None and fits is not None:
-        stream, _ = learner.learn_batch(None, estimator.classes_, _first_batch(fits, estimator.classes_))
-    all_classes = _known_classes(stream, labels, weights, classes)
-    _check_known(labels, all_classes)
-    estimator.classes_ = all_classes
-    return learner.learn_batch(stream, all_classes, ReadTable(table, labels, weights))
+        stream, _ = learned(None, estimator.classes_, _first_batch(fits, estimator.classes_))
+    estimator.classes_ = all_classes = _known_classes(stream, labels, weights, classes)
+    unknown = all_classes[label_checks.class_codes(all_classes, labels)] != labels
+    if unknown.any():
+        row = int(np.argmax(unknown))
+        raise ValueError(
+            f"y holds the class {labels[row]!s} in row {row}, which is not among the classes of the first call, "
+            f"{', '.join(map(str, all_classes))}: name all classes there, as in partial_fit(X, y, classes=[…])."
+        )
+    return learned(stream, all_classes, ReadTable(table, labels, weights))
+
+
+def _learned(
+    reader: TableReader,
+    likelihood: Likelihood,
+    inference: Variational,
+    stream: Stream | None,
+    classes: NDArray[Any],
+    batch: ReadTable,
+) -> tuple[Stream, tuple[Fit, ...]]:
+    """The stream with a batch, and the fits to all rows so far."""
+    encoder = TableEncoder(reader, classes)
+    rows = encoder(Partition(batch))
+    assert rows is not None
+    columns = encoder.columns(rows)
+    columns = columns if stream is None else stream.columns + columns
+    tasks, models, fits = build_tasks(EncodedData(encoder, rows, columns), AT_RANDOM, likelihood), [], []
+    for k, task in enumerate(tasks):
+        dense = replace(task, source=replace(task.table, wide=False))
+        model, fit = _learned_model(dense, inference, k, stream)
+        models.append(model)
+        fits.append(fit)
+    links = [PosteriorMean() for _ in models] if likelihood.normalised else calibrate([one.recent for one in models])
+    calibrated_fits = tuple(replace(fit, calibration=link) for fit, link in zip(fits, links, strict=True))
+    n_rows = len(batch.X) + (0 if stream is None else stream.n_rows)
+    return Stream(classes, columns, tasks[0].plan.recipe, n_rows, tuple(models)), calibrated_fits
+
+
+def _learned_model(task: Task, inference: Variational, k: int, stream: Stream | None) -> tuple[_ModelSums, Fit]:
+    """The sums of the k-th model with a batch, and its fit."""
+    rows, facts = task.table, Facts.from_source(task.source)
+    if stream is None:
+        past_sums, outcome = None, inference.run(task.spec, rows).finished()
+        fit = task.result(outcome)
+        assert fit._rows is not None
+        recent = fit._rows.left_out_scores()
+    else:
+        past = stream.models[k]
+        past_sums = past.rows.in_units_of(stream.recipe, task.plan.recipe)
+        source = NewAndPastRows(rows, past_sums)
+        start = source.start(task.spec, past.state)
+        outcome = inference.run(task.spec, source, start).finished()
+        fit = task.result(outcome)
+        recent, facts = _with_prequential_scores(past.recent, rows, start), past.facts + facts
+    batch_sums = PastRows.from_state(task.spec, outcome.state, rows)
+    # From the last batch alone nothing may be learned later as if it were all rows.
+    sums = _ModelSums(batch_sums if past_sums is None else past_sums + batch_sums, outcome.state, recent, facts)
+    return sums, replace(fit, facts=facts, _rows=None)
+
+
+def _with_prequential_scores(past: LeftOutScores, rows: Memory, before: State) -> LeftOutScores:
+    """The last ``MAX_RECENT`` decision values: past ones, and those of new rows before they are learned."""
+    scores = np.concatenate(rows.sum_parts(lambda part: [part.scores(before.coefficients.mean, None)]))
+    counted = rows.weights > 0
+
+    def last(old: Array, new: Array) -> Array:
+        return np.concatenate([old, new])[-MAX_RECENT:]
+
+    y, s, u = rows.y[counted], rows.weights[counted], np.zeros(len(scores))
+    return LeftOutScores(last(past.y, y), last(past.s, s), last(past.f, scores), last(past.u, u))
 
 
 def _first_batch(fits: Sequence[Fit], classes: NDArray[Any]) -> ReadTable:
@@ -199,54 +188,31 @@ def supports_partial_fit(estimator: "Classifier") -> bool:
     return True
 
 
-def _read_batch(estimator: "Classifier", X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
-    """Numbers and labels; the columns are those of the first call."""
-    table, labels, _ = inputs.read_data(estimator, X, y, reset=not hasattr(estimator, "fit_"))
-    if issparse(X):
-        raise TypeError("partial_fit does not support sparse tables: use X.toarray(), or fit.")
-    return table, labels
-
-
 def _known_classes(stream: Stream | None, labels: NDArray[Any], weights: Array, classes: Any) -> NDArray[Any]:
     """The classes of the first call, which names them or has them all."""
-    if stream is None and classes is None:
-        labels_present = np.unique(labels[weights > 0])
-        label_checks.check_labels(labels, labels_present)
-        label_checks.check_several_classes(labels_present)
-        return labels_present
+    declared = None if classes is None else np.unique(label_checks.read_labels(classes))
+    if stream is None and declared is None:
+        declared = np.unique(labels[weights > 0])
+        label_checks.check_labels(labels, declared)
+    if declared is not None:
+        label_checks.check_several_classes(declared)
     if stream is None:
-        return _declared_classes(classes)
-    if classes is not None and not np.array_equal(_declared_classes(classes), stream.classes):
+        assert declared is not None
+        return declared
+    if declared is not None and not np.array_equal(declared, stream.classes):
         raise ValueError(
             f"classes are not those of the first call, {', '.join(map(str, stream.classes))}: leave them out now."
         )
     return stream.classes
 
 
-def _declared_classes(classes: Any) -> NDArray[Any]:
-    declared = np.unique(label_checks.read_labels(classes))
-    label_checks.check_several_classes(declared)
-    return declared
-
-
-def _check_known(labels: NDArray[Any], classes: NDArray[Any]) -> None:
-    """Reject a class that was not announced."""
-    unknown = classes[label_checks.class_codes(classes, labels)] != labels
-    if unknown.any():
-        row = int(np.argmax(unknown))
-        raise ValueError(
-            f"y holds the class {labels[row]!s} in row {row}, which is not among the classes of the first call, "
-            f"{', '.join(map(str, classes))}: name all classes there, as in partial_fit(X, y, classes=[…])."
-        )
-
-
 def _check_complete(names: Sequence[str], X: NDArray[np.floating]) -> None:
     """Reject tables that are too wide, or miss values."""
     if len(names) > MAX_COLUMNS:
         raise ValueError(f"partial_fit keeps a matrix of {len(names)} columns; up to {MAX_COLUMNS} are supported.")
-    missing = np.isnan(X)
-    if missing.any():
-        row, column = np.argwhere(missing)[0]
+    missing = np.argwhere(np.isnan(X))
+    if len(missing):
+        row, column = missing[0]
         raise ValueError(
             f"Column {names[column]!r} has a missing value in row {row}: partial_fit needs complete rows. Impute "
             "them, or use fit."
@@ -256,9 +222,8 @@ def _check_complete(names: Sequence[str], X: NDArray[np.floating]) -> None:
 def warm_starts(fits: Sequence[Fit], tasks: Sequence[Task]) -> list[State] | None:
     """Initial states from the last fits, or None if these are of another model."""
     states = [_warm_start(fit, task) for fit, task in zip(fits, tasks, strict=False)]
-    if len(fits) != len(tasks) or any(state is None for state in states):
-        return None
-    return [state for state in states if state is not None]
+    known = [state for state in states if state is not None]
+    return known if len(known) == len(fits) == len(tasks) else None
 
 
 def _warm_start(fit: Fit, task: Task) -> State | None:

@@ -38,24 +38,9 @@ INTERCEPT_PRIOR = Normal(1e8)
 FIXED_PRIOR = Normal(6.25)
 
 
-def fixed_prior(likelihood: Likelihood, *, standardised: bool) -> Prior:
-    """Of fixed effects; flat where columns are not standardised, as then no scale is known for them."""
-    return FIXED_PRIOR if likelihood.normalised and standardised else INTERCEPT_PRIOR
-
-
-def predictors_prior(likelihood: Likelihood) -> Prior:
-    """Of the predictors of an estimator: their variance, and so the penalty, is inferred."""
+def variance_prior(likelihood: Likelihood) -> Prior:
+    """Of an estimator's predictors, and of a random intercept or slope on its own: their variance is inferred."""
     return HalfT() if likelihood.normalised else Ridge()
-
-
-def intercepts_prior(likelihood: Likelihood) -> Prior:
-    """Of a random intercept or slope on its own."""
-    return HalfT() if likelihood.normalised else Ridge()
-
-
-def covariance_prior(likelihood: Likelihood) -> Prior:
-    """Of random effects that vary together."""
-    return Covariance(scale=2.5) if likelihood.normalised else Covariance()
 
 
 FIXED = "fixed"
@@ -84,7 +69,9 @@ def prior_blocks(
 ) -> tuple[Block, ...]:
     """One block for each term with a prior of its own, and one for all other fixed effects (Example 2)."""
     user_priors = _UserPriors(priors, likelihood)
-    fixed = _fixed_blocks(reader, user_priors, fixed_prior(likelihood, standardised=standardised))
+    # flat where columns are not standardised, as then no scale is known for their effects
+    fixed_prior = FIXED_PRIOR if likelihood.normalised and standardised else INTERCEPT_PRIOR
+    fixed = _fixed_blocks(reader, user_priors, fixed_prior)
     wiggly, groups = _spline_blocks(reader, user_priors), _group_blocks(reader, user_priors)
     for block in (*fixed, *wiggly):
         if block.prior.of_groups:
@@ -143,9 +130,12 @@ def _group_blocks(reader: Reader, user_priors: "_UserPriors") -> list[Block]:
         first, factor = reader.plan.first_effects()[effects.factor], reader.plan.factors[effects.factor]
         stop, q = first + factor.size, len(factor.slopes)
         columns = tuple(slice(first + position, stop, q) for position in effects.places)
-        prior = user_priors.take(str(effects.term), effects.term.written)
-        default = (intercepts_prior if len(columns) == 1 else covariance_prior)(user_priors.likelihood)
-        blocks.append(Block(str(effects.term), columns, default if prior is None else prior))
+        prior, likelihood = user_priors.take(str(effects.term), effects.term.written), user_priors.likelihood
+        if prior is None and len(columns) == 1:
+            prior = variance_prior(likelihood)
+        elif prior is None:
+            prior = Covariance(scale=2.5) if likelihood.normalised else Covariance()
+        blocks.append(Block(str(effects.term), columns, prior))
     return blocks
 
 

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from vbsvm.api.fit_warnings import convergence_messages
-from vbsvm.api.task import Task
+from vbsvm.api.fit_warnings import at_power, convergence_messages
+from vbsvm.api.task import Task, read_inference
 from vbsvm.base.settings import is_number, is_within
 from vbsvm.design.columns import INTERCEPT
+from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.imputation import CHANGED
 from vbsvm.missing.settings import Shift, check_known
@@ -30,18 +31,29 @@ MAX_SHIFT = 100.0
 MAX_SHIFTS = 10_000
 
 
-def table(task: Task, inference: Variational, deltas: Sequence[float], columns: Sequence[str] | None) -> "pd.DataFrame":
+def table(
+    owner: str,
+    tasks: list[Task],
+    given: Variational | Gibbs | str | None,
+    power: float | str | None,
+    deltas: Sequence[float],
+    columns: Sequence[str] | None,
+) -> "pd.DataFrame":
     """One row for each shift: coefficients, and the share of complete rows whose class is not that without shift."""
     import pandas as pd
 
-    missing_inputs = task.source.missing_inputs
-    if missing_inputs is None:
+    inference = read_inference(given)
+    if isinstance(inference, Gibbs):
+        raise ValueError("sensitivity is only available for variational fits: use inference=Variational().")
+    (task,), _ = at_power(owner, tasks, power, inference)
+    missing_inputs, patterns = task.source.missing_inputs, task.missing_data.patterns
+    if missing_inputs is None or patterns is None:
         raise ValueError(
             "sensitivity: no numeric input has missing values (those of columns that are drawn, as in s(x), are "
             "not shifted), so there is nothing to shift."
         )
     of_distribution = {task.plan.name_of(k) for k in missing_inputs.inputs.variables}
-    missing = [name for name in task.missing_data.missing_patterns.names if name in of_distribution]
+    missing = [name for name in patterns.names if name in of_distribution]
     wanted, chosen = _read_shifts(deltas), _read_columns(columns, missing)
     unshifted = _fit_at_shift(task, inference, Shift(0.0))
     fits = {0.0: unshifted}
@@ -108,7 +120,8 @@ def _continue_to(task: Task, inference: Variational, fit: Fit, columns: list[str
 
 def _fit_at_shift(task: Task, inference: Variational, shift: Shift, start: State | None = None) -> Fit:
     """The fit at a shift; Ctrl-C ends the whole table."""
-    fit = task.shifted(shift).fit(inference, start)
+    shifted = task.shifted(shift)
+    fit = shifted.result(shifted.optimize(inference, start), inference=inference)
     if fit.interrupted:
         raise KeyboardInterrupt
     return fit

@@ -11,13 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.feature_selection import SelectorMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
-from sklearn.utils import TransformerTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from vbsvm.api import validation
 from vbsvm.design import one_hot
-from vbsvm.model.priors import LaplaceZero
 from vbsvm.results.fit import Fit
 
 if TYPE_CHECKING:
@@ -75,7 +73,7 @@ def to_sklearn(fit: Fit) -> LinearSVC | LogisticRegression:
 
 def _selects(estimator: "Classifier") -> bool:
     """Whether the prior has gates; an AttributeError says which prior has some."""
-    if not isinstance(estimator.prior, LaplaceZero) and estimator.prior != "laplace-zero":
+    if not estimator._selects_inputs:
         raise AttributeError('inputs are only selected with prior="laplace-zero" or prior=LaplaceZero(…).')
     return True
 
@@ -121,9 +119,3 @@ class InputSelection(SelectorMixin, auto_wrap_output_keys=None):
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Names of the selected columns."""
         return super().get_feature_names_out(input_features)
-
-    def __sklearn_tags__(self) -> Any:
-        """A transformer only where the prior selects."""
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags = TransformerTags() if hasattr(self, "transform") else None
-        return tags

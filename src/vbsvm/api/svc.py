@@ -1,22 +1,30 @@
-"""The two classifiers: support vector machine and logistic regression."""
+"""The two classifiers, support vector machine and logistic regression; and what loads them, and fits, from files."""
 
-from typing import Any, ClassVar, final
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, TypeVar, final
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from vbsvm.api.estimator import Classifier
+from vbsvm.api import validation
+from vbsvm.api.estimator import LEARNED, Classifier
 from vbsvm.base.arrays import Array
-from vbsvm.inference.gibbs import Gibbs
-from vbsvm.inference.variational import Variational
-from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.likelihoods.logistic import LOGISTIC
-from vbsvm.model.priors import Prior
 from vbsvm.results import prediction
+from vbsvm.results.consistency import check_agreement
+from vbsvm.results.fit import Fit
+from vbsvm.storage import saving
+
+C = TypeVar("C", bound=Classifier)
 
 
 @final
+@dataclass(eq=False, repr=False, kw_only=True)
 class VBSVC(Classifier):
     """Linear support vector classifier that infers its own penalty.
 
@@ -119,34 +127,7 @@ class VBSVC(Classifier):
 
     likelihood: ClassVar[Likelihood] = HINGE
 
-    def __init__(
-        self,
-        prior: Prior | str | None = None,
-        inference: Variational | Gibbs | str | None = None,
-        *,
-        imputation: GaussianImputation | None = None,
-        group: str | int | None = None,
-        standardize: bool = True,
-        fit_intercept: bool = True,
-        class_weight: dict[Any, float] | str | None = None,
-        random_state: Any = None,
-        warm_start: bool = False,
-        categories: str | None = None,
-        likelihood_power: float | str | None = None,
-    ) -> None:
-        super().__init__(
-            prior,
-            inference,
-            imputation=imputation,
-            group=group,
-            standardize=standardize,
-            fit_intercept=fit_intercept,
-            class_weight=class_weight,
-            random_state=random_state,
-            warm_start=warm_start,
-            categories=categories,
-        )
-        self.likelihood_power = likelihood_power
+    likelihood_power: float | str | None = None
 
     def pseudo_probability(self, X: ArrayLike) -> Array:
         """Probabilities by the normalised pseudo-likelihood e^{−2(1 − f)₊} : e^{−2(1 + f)₊}; they are not calibrated.
@@ -157,6 +138,7 @@ class VBSVC(Classifier):
 
 
 @final
+@dataclass(eq=False, repr=False, kw_only=True)
 class VBLogistic(Classifier):
     """Logistic regression that infers its own penalty.
 
@@ -228,3 +210,54 @@ class VBLogistic(Classifier):
     """
 
     likelihood: ClassVar[Likelihood] = LOGISTIC
+
+
+def load(path: str | os.PathLike[str]) -> Fit | VBSVC | VBLogistic:
+    """Read a file written by ``save`` of a fit or an estimator; predictions and summaries are the same as before.
+
+    Nothing in the file is executed. An invalid file raises ``ModelFileError``.
+
+    Examples
+    --------
+    >>> import tempfile, vbsvm
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     vbsvm.VBSVC().fit(X, y).save(f"{place}/model.vbsvm")
+    ...     clf = vbsvm.load(f"{place}/model.vbsvm")
+    >>> print(f"{clf.score(X, y):.2f}")
+    0.99
+    """
+    estimators = {kind.__name__: partial(_classifier, kind) for kind in (VBSVC, VBLogistic)}
+    return saving.read(path, {"Fit": _fit, **estimators})
+
+
+def _fit(content: Mapping[str, Any]) -> Fit:
+    fit = saving.REGISTRY.make(Fit, content)
+    check_agreement(fit)
+    return fit
+
+
+def _classifier(kind: type[C], content: Mapping[str, Any]) -> C:
+    clf = kind(**content["parameters"])
+    clf.check_settings()
+    fits = [_fit(content_of_fit) for content_of_fit in content["fits"]]
+    learned = content["learned"]
+    classes = learned["classes_"]
+    if set(learned) | {"feature_names_in_", "levels_"} != set(LEARNED) or not isinstance(classes, np.ndarray):
+        raise ValueError(f"a {kind.__name__} does not learn {sorted(learned)}")
+    if len(classes) < 2 or len(fits) != (1 if len(classes) == 2 else len(classes)):
+        raise ValueError(f"there are {len(fits)} models of {len(classes)} classes")
+    labels = [fit.classes[1] for fit in fits] if len(fits) > 1 else fits[0].classes
+    if [*map(str, labels)] != [*map(str, classes)]:
+        raise ValueError("its classes are not those of its models")
+    vars(clf).update(learned, fit_=tuple(fits))
+    n_columns = learned["n_features_in_"]
+    if len(learned.get("feature_names_in_", range(n_columns))) != n_columns:
+        raise ValueError(f"it has {n_columns!r} columns, and names of {len(learned['feature_names_in_'])}")
+    if validation.column_names(clf) != fits[0].plan.names:
+        raise ValueError(f"the columns of its models, {fits[0].plan.names}, are not its own")
+    factors = [factor.name for factor in fits[0].plan.factors]
+    if factors != ([] if clf.group is None else [str(clf.group)]):
+        raise ValueError(f"its group {clf.group!r} is not that of its models")
+    return clf

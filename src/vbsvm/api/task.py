@@ -1,4 +1,4 @@
-"""How any data become tasks that are fitted: a reader says what columns mean, partitions where rows are."""
+"""How encoded rows become tasks, one for each model, and how these are fitted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from vbsvm.api import priors, validation
-from vbsvm.api.data.partitions import Design, EncodedData, Partitions, Reader
-from vbsvm.api.missing_values import EncodedRows, MissingDataPlan, plan_missing_data
+from vbsvm.api.data.partitions import Design, EncodedData
+from vbsvm.api.missing_values import MissingDataPlan, plan_missing_data
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.inference.gibbs import Gibbs, Sample
 from vbsvm.inference.inputs import LearnedInputs
 from vbsvm.inference.loop import CheckpointCallback, OptimizeResult, ProgressCallback
 from vbsvm.inference.variational import Variational
-from vbsvm.missing.imputation import Population
+from vbsvm.missing.imputation import MissingPatterns, Population
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.settings import GaussianImputation, Shift
 from vbsvm.model.layouts.dual_parts import FREE
@@ -31,15 +31,18 @@ from vbsvm.results.training_rows import TrainingRows, Unweighted, links
 from vbsvm.sources.distributed import AnyRows, Distributed, InMemory
 from vbsvm.sources.files_cache import CHECKPOINT
 from vbsvm.sources.memory import Memory
-from vbsvm.sources.rows import Grouping, Pages, runs
+from vbsvm.sources.rows import Grouping, Pages
 from vbsvm.sources.sparse import Sparse
 
 if TYPE_CHECKING:
     from vbsvm.design.formula.reader import Reader as FormulaDesign
 
 LIKELIHOODS: dict[str, Likelihood] = {"hinge": HINGE, "logistic": LOGISTIC}
+AT_RANDOM = GaussianImputation()
 # Loose tolerance: the fit only initialises a sampler.
 WARM_START = Variational(tol=1e-2, bound="augmented")
+# Largest number of unpenalised coefficients in the dual layout, which keeps their matrix.
+MAX_UNPENALISED = 50
 
 
 @final
@@ -63,18 +66,6 @@ class Task:
     row_numbers: NDArray[np.intp] | None = None
     data: Any = None
 
-    def fit(
-        self,
-        inference: Variational | Gibbs,
-        start: State | None = None,
-        seed: int = 0,
-    ) -> Fit:
-        """Fit the model, from its own start or from a state."""
-        if isinstance(inference, Gibbs):
-            spec, source = self.sampler_input
-            return self.result(inference.run(spec, source, seed, self._chain_start(inference)))
-        return self.result(self.optimize(inference, start), inference=inference)
-
     def optimize(
         self, inference: Variational, start: State | None = None, learned: LearnedInputs | None = None
     ) -> OptimizeResult:
@@ -97,33 +88,26 @@ class Task:
         Where inputs are missing, their distribution is a part of the fit. Else it is learned when it is asked for.
         ``inference`` makes the fit again without some rows, where it can.
         """
-        if isinstance(self.source, Memory) and self.source.pages is not None and not outcome.interrupted:
-            self.source.pages.finish()
-        incomplete = self.source.missing_inputs is not None
+        spec, plan, source = self.spec, self.plan, self.source
+        if isinstance(source, Memory) and source.pages is not None and not outcome.interrupted:
+            source.pages.finish()
+        facts = Facts.from_source(source, self.n_dropped)
 
         def learn() -> Population | None:
-            return self.missing_data.population(self.source, outcome) if first is None else first._input_population
+            return self.missing_data.population(source, outcome) if first is None else first._input_population
 
         rows = TrainingRows(
-            self.spec,
-            outcome,
-            self.source,
-            self.plan.n_fixed,
-            self._unweighted,
-            self.row_numbers,
-            learn,
-            self.data,
-            inference,
+            spec, outcome, source, plan.n_fixed, self._unweighted, self.row_numbers, learn, self.data, inference
         )
         return Fit(
-            self.spec,
-            self.plan,
+            spec,
+            plan,
             outcome,
             self.classes,
             self.reader,
-            self.missing_data.population(self.source, outcome) if incomplete else None,
-            self.missing_data.missing_patterns,
-            Facts.from_source(self.source, self.n_dropped),
+            None if source.missing_inputs is None else self.missing_data.population(source, outcome),
+            self.missing_data.patterns or MissingPatterns((), np.zeros((1, 0), dtype=bool), np.array([facts.n_rows])),
+            facts,
             _rows=rows,
         )
 
@@ -155,10 +139,7 @@ class Task:
 
     @property
     def sampler_input(self) -> tuple[Spec, AnyRows]:
-        """Spec and source for the sampler; rows with missing values are repeated by their weights.
-
-        Each of them has missing values of its own.
-        """
+        """Spec and source for the sampler; rows are repeated by weight, each with missing values of its own."""
         validation.check_sampleable(self.spec, self.source)
         if isinstance(self.source, Sparse) or (self.source.missing_inputs is None and self.source.candidates is None):
             return self.spec, self.source
@@ -166,16 +147,15 @@ class Task:
 
     def shifted(self, shift: Shift) -> "Task":
         """The same with missing values shifted, and otherwise missing at random."""
-        missing, missing_inputs = self.spec.missing, self.rows.missing_inputs
+        missing, missing_inputs, units = self.spec.missing, self.rows.missing_inputs, self.missing_data.units
         assert isinstance(missing, MissingModel)
         assert missing.inputs is not None
         assert missing_inputs is not None
+        assert units is not None
         names = [self.plan.name_of(k) for k in missing_inputs.inputs.variables]
         settings = replace(missing.inputs.settings, mechanism=None)
         at_random = replace(missing, inputs=replace(missing.inputs, settings=settings, probit_of=None))
-        source = replace(
-            self.table, missing_inputs=replace(missing_inputs, shift=self.missing_data.units * shift.of(names))
-        )
+        source = replace(self.table, missing_inputs=replace(missing_inputs, shift=units * shift.of(names)))
         return replace(self, spec=replace(self.spec, missing=at_random), source=source)
 
     def encoded(self, rows: slice) -> Encoded:
@@ -187,8 +167,8 @@ class Task:
 
     def _multipliers(self, rows: slice) -> Array | None:
         """Change of each derived column per unit of a missing input; 0 for inputs that are never missing."""
-        missing_inputs, derived = self.rows.missing_inputs, self.missing_data.all_inputs.pairs
-        if missing_inputs is None or not derived:
+        missing_inputs = self.rows.missing_inputs
+        if missing_inputs is None or not (derived := self.missing_data.all_inputs.pairs):
             return None
         multipliers = np.zeros((len(self.rows.X[rows]), len(derived)))
         columns = [derived.index(pair) for pair in missing_inputs.inputs.pairs]
@@ -210,7 +190,8 @@ def fit_all(
     """Fit one model for each class, optionally from initial states.
 
     Samplers run together: an interrupted one has draws of every class. Other fits run in sequence: if one is
-    interrupted before the last, a class is missing.
+    interrupted before the last, a class is missing. Those of several classes have the slopes that make their scores
+    comparable, learned from the rows left out; for two classes only probabilities need one, and ask for it.
     """
     fits: list[Fit] = []
     if isinstance(inference, Gibbs):
@@ -218,22 +199,13 @@ def fit_all(
         around = [state for task in tasks if (state := task._chain_start(inference)) is not None] or None
         for task, sample in zip(tasks, inference.run_several(models, seed, around), strict=True):
             fits.append(task.result(sample, fits[0] if fits else None))
-        return with_calibrations(fits)
-    learned = inference.learned(tasks[0].spec, tasks[0].source)
-    for task, start in zip(tasks, starts or [None] * len(tasks), strict=True):
-        outcome = task.optimize(inference, start, learned)
-        if outcome.interrupted and len(fits) + 1 < len(tasks):
-            raise KeyboardInterrupt
-        fits.append(task.result(outcome, fits[0] if fits else None, inference))
-    return with_calibrations(fits)
-
-
-def with_calibrations(fits: list[Fit]) -> list[Fit]:
-    """The fits of several classes with the slopes that make their scores comparable, learned from the rows left out.
-
-    The probabilities of two classes need the same, but their predictions do not: there it is learned when it is asked
-    for.
-    """
+    else:
+        learned = inference.learned(tasks[0].spec, tasks[0].source)
+        for task, start in zip(tasks, starts or [None] * len(tasks), strict=True):
+            outcome = task.optimize(inference, start, learned)
+            if outcome.interrupted and len(fits) + 1 < len(tasks):
+                raise KeyboardInterrupt
+            fits.append(task.result(outcome, fits[0] if fits else None, inference))
     if len(fits) == 1:
         return fits
     calibrations = links([fit._rows for fit in fits if fit._rows is not None])
@@ -258,7 +230,7 @@ def read_inference(value: Any) -> Variational | Gibbs:
 
 def read_imputation(value: Any) -> GaussianImputation:
     """Validated imputation settings; default ``GaussianImputation()``."""
-    settings = GaussianImputation() if value is None else value
+    settings = AT_RANDOM if value is None else value
     if not isinstance(settings, GaussianImputation):
         raise TypeError(f"imputation must be an object such as GaussianImputation(), or None; got {settings!r}.")
     return settings
@@ -271,122 +243,61 @@ def read_likelihood(value: Any) -> Likelihood:
     return LIKELIHOODS[value]
 
 
-def check_variational(caller: str, inference: Variational | Gibbs) -> Variational:
-    """Reject ``Gibbs`` where only variational fits are supported."""
-    if isinstance(inference, Gibbs):
-        raise ValueError(f"{caller} is only available for variational fits: use inference=Variational().")
-    return inference
+def build_tasks(data: EncodedData, imputation: GaussianImputation, likelihood: Likelihood) -> list[Task]:
+    """Choose the treatment of missing values and the layout, validate, and build a task for each of the rows' labels.
 
-
-# Largest number of unpenalised coefficients in the dual layout, which keeps their matrix.
-MAX_UNPENALISED = 50
-
-
-def build_problem(
-    reader: Reader, partitions: Partitions, imputation: GaussianImputation, likelihood: Likelihood
-) -> "Problem":
-    """The problem of rows in partitions: all of them are summarised, then encoded by what was learned."""
-    return Problem.from_data(partitions.read(reader), imputation, likelihood)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """What is to be fitted: encoded rows, what their columns mean, how missing inputs are treated, and the likelihood.
-
-    There is a model for each of the rows' labels; all of them have the rest in common.
+    The classes of a task are the negative and the positive one; None means the rest.
     """
+    rows, design, remote = data.rows, data.encoder.design(data.columns, data.rows), data.remote
+    plan = design.plan
+    validation.check_representable(data.columns.ranges, plan.recipe, plan.names)
+    missing_data = MissingDataPlan(imputation, design.terms, plan.recipe.first)
+    if not data.complete:
+        missing_data = plan_missing_data(imputation, data, design)
+    spec = Spec(design.blocks(likelihood), missing_data.model, likelihood)
+    if spec.joint_gates and plan.factors:
+        raise ValueError("LaplaceZero(gates=Joint()) does not support random effects: use gates=Factorised().")
+    source = _with_layout(spec, _source(data, design, missing_data))
+    validation.check_model_size(plan, spec, source)
+    classes = data.encoder.classes
+    pairs = [classes] if len(classes) == 2 else [np.array([None, label], dtype=object) for label in classes]
+    shared = design.formula, data.encoder.n_dropped, rows.sample_weights, rows.row_numbers
+    tasks = [
+        Task(spec, plan, missing_data, replace(source, y=y), pair, *shared)
+        for y, pair in zip(rows.labels, pairs, strict=True)
+    ]
+    return tasks if remote is None else [remote.with_rows(task, number) for number, task in enumerate(tasks)]
 
-    data: EncodedData
-    design: Design
-    imputation: GaussianImputation
-    likelihood: Likelihood
 
-    @staticmethod
-    def from_data(data: EncodedData, imputation: GaussianImputation, likelihood: Likelihood) -> "Problem":
-        """The problem of encoded rows."""
-        return Problem(data, data.encoder.design(data.columns, data.rows), imputation, likelihood)
-
-    @property
-    def classes(self) -> NDArray[Any]:
-        """Labels of all classes."""
-        return self.data.encoder.classes
-
-    @property
-    def _label_pairs(self) -> list[NDArray[Any]]:
-        """Negative and positive class of each model; None means the rest."""
-        if len(self.classes) == 2:
-            return [self.classes]
-        return [np.array([None, label], dtype=object) for label in self.classes]
-
-    def _labels(self) -> Array:
-        """Labels ±1 as regressors of missing inputs: all models' but the last, or the only one's."""
-        labels = self.data.rows.labels
-        return np.column_stack(labels[: max(1, len(labels) - 1)])
-
-    def tasks(self) -> list[Task]:
-        """Choose the treatment of missing values and the layout, validate, and build a task for each model."""
-        data, design, rows = self.data, self.design, self.data.rows
-        plan, encoded, ranges = design.plan, rows.encoded, data.columns.ranges
-        validation.check_representable(ranges, plan.recipe, plan.names)
-        validation.check_mechanism(self.imputation, encoded)
-        n_rows, row_bytes = encoded.table.shape[0], encoded.table.dtype.itemsize * encoded.table.shape[1]
-        row_statistics, missing = data.remote, ranges.incomplete
-        if row_statistics is None:
-            row_statistics = EncodedRows(
-                encoded, rows.weights, lambda: runs(n_rows, data.pages, row_bytes), rows.labels[0]
-            )
-        missing_data = plan_missing_data(
-            self.imputation, plan, encoded, missing, design.terms, row_statistics, self._labels, design.known_levels
-        )
-        spec = Spec(design.blocks(self.likelihood), missing_data.model, self.likelihood)
-        validation.check_gates(spec, plan)
-        source = self._source(spec, missing_data)
-        validation.check_model_size(plan, spec, source)
-        shared = design.formula, data.encoder.n_dropped, rows.sample_weights, rows.row_numbers
-        tasks = [
-            Task(spec, plan, missing_data, replace(source, y=y), classes, *shared)
-            for y, classes in zip(rows.labels, self._label_pairs, strict=True)
-        ]
-        remote = data.remote
-        return tasks if remote is None else [remote.with_rows(task, number) for number, task in enumerate(tasks)]
-
-    def _source(self, spec: Spec, missing_data: MissingDataPlan) -> InMemory:
-        """The rows, in the layout that suits the model."""
-        plan, rows, encoded = self.design.plan, self.data.rows, self.data.rows.encoded
-        if issparse(encoded.table):
-            return _with_layout(spec, Sparse.from_csr(encoded.table, rows.labels[0], rows.weights, plan.recipe))
-        source = Memory(
-            encoded.table,
-            rows.labels[0],
-            rows.weights,
-            plan.recipe,
-            tuple(map(Grouping.from_levels, plan.factors, encoded.levels)),
-            plan.n_carried,
-            missing_inputs=missing_data.missing_inputs,
-            candidates=encoded.candidates,
-            known_levels=self.design.known_levels,
-            pages=self.data.pages,
-            fixed_levels=missing_data.fixed_levels,
-        )
-        return _with_layout(spec, source)
+def _source(data: EncodedData, design: Design, missing_data: MissingDataPlan) -> InMemory:
+    """The rows as dense or sparse columns."""
+    plan, rows, encoded = design.plan, data.rows, data.rows.encoded
+    if issparse(encoded.table):
+        return Sparse.from_csr(encoded.table, rows.labels[0], rows.weights, plan.recipe)
+    return Memory(
+        encoded.table,
+        rows.labels[0],
+        rows.weights,
+        plan.recipe,
+        tuple(map(Grouping.from_levels, plan.factors, encoded.levels)),
+        plan.n_carried,
+        missing_inputs=missing_data.missing_inputs,
+        candidates=encoded.candidates,
+        known_levels=design.known_levels,
+        pages=data.pages,
+        fixed_levels=missing_data.fixed_levels,
+    )
 
 
 def _with_layout(spec: Spec, source: InMemory) -> InMemory:
-    """The source with the layout of its covariance: by columns, by rows (wide), or by draws."""
-    if not _supports_row_layout(spec, source):
+    """The source with its covariance by columns; or by rows or draws, if complete, without groups, and penalised."""
+    gates = spec.gate_map
+    if source.groupings or source.missing_inputs is not None or source.candidates is not None:
         return source
-    if validation.needs_draws(source.X) and spec.gate_map is None:
+    if source.n_core < source.n_columns or spec.joint_gates or (gates is not None and gates.shared):
+        return source
+    if np.count_nonzero(spec.precision(spec.start()).diagonal < FREE) > MAX_UNPENALISED:
+        return source
+    if gates is None and validation.needs_draws(source.X):
         return replace(source, drawn_covariance=True)
     return replace(source, wide=validation.is_wide(source.X))
-
-
-def _supports_row_layout(spec: Spec, source: InMemory) -> bool:
-    """Whether a rows × rows layout applies: no groups, nothing missing, nearly all columns penalised."""
-    gates = spec.gate_map
-    carried = source.n_core < source.n_columns
-    if source.groupings or carried or source.missing_inputs is not None or source.candidates is not None:
-        return False
-    if spec.joint_gates or (gates is not None and gates.shared):
-        return False
-    return bool(np.count_nonzero(spec.precision(spec.start()).diagonal < FREE) <= MAX_UNPENALISED)

@@ -11,10 +11,10 @@ from scipy.sparse import issparse
 from sklearn.utils import check_random_state
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.printing import count_noun
 from vbsvm.design import one_hot
-from vbsvm.design.columns import Encoded, Plan
+from vbsvm.design.columns import Plan
 from vbsvm.design.scaling import Range, Recipe
-from vbsvm.missing.settings import GaussianImputation, NotAtRandom
 from vbsvm.model.spec import Spec
 from vbsvm.sources.distributed import AnyRows, InMemory
 
@@ -74,22 +74,6 @@ def check_model_size(plan: Plan, spec: Spec, source: InMemory) -> None:
     )
 
 
-def check_mechanism(settings: GaussianImputation, rows: Encoded) -> None:
-    """Reject ``NotAtRandom`` together with missing categories."""
-    if rows.candidates is not None and isinstance(settings.mechanism, NotAtRandom):
-        raise ValueError("NotAtRandom does not support missing categories: make missing a category of its own.")
-
-
-def check_missing_size(settings: GaussianImputation, n_inputs: int, n_missing: int) -> None:
-    """Reject distributions of missing inputs whose matrices would take hours."""
-    n_variables = n_inputs if settings.joint else n_missing
-    if n_variables > MAX_JOINT:
-        raise ValueError(
-            f"{n_missing} of {n_inputs} columns have missing values, and the joint distribution of {n_variables} "
-            f"columns would have to be learned; up to {MAX_JOINT} are supported. Drop columns, or impute them first."
-        )
-
-
 def check_sampleable(spec: Spec, source: AnyRows) -> None:
     """Reject models that ``Gibbs`` does not support."""
     if source.drawn_covariance:
@@ -106,12 +90,6 @@ def read_seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(0, 2**31 - 1))
 
 
-def check_gates(spec: Spec, plan: Plan) -> None:
-    """Reject joint distributions of gates and coefficients together with random effects."""
-    if spec.joint_gates and plan.factors:
-        raise ValueError("LaplaceZero(gates=Joint()) does not support random effects: use gates=Factorised().")
-
-
 def check_finite_columns(
     X: Any, weights: Array, ranges: Range, names: tuple[str, ...], given: NDArray[np.intp] | None = None
 ) -> None:
@@ -123,8 +101,7 @@ def check_finite_columns(
         column = X[:, [int(bad[0])]].toarray()[:, 0] if sparse else X[:, bad[0]]
         wrong = ~np.isfinite(column) if sparse else np.isinf(column)
         row = int(np.flatnonzero(wrong & (weights > 0))[0])
-        describe = _describe_missing_sparse if np.isnan(column[row]) else _describe_infinite
-        raise ValueError(describe(row if given is None else int(given[row]), names[bad[0]], len(bad) - 1))
+        raise ValueError(_describe(column[row], row if given is None else int(given[row]), bad, names))
 
 
 def check_observed_columns(ranges: Range, names: tuple[str, ...]) -> None:
@@ -140,7 +117,7 @@ def check_finite(X: NDArray[np.floating], names: tuple[str, ...]) -> None:
         raise TypeError("impute: X is sparse, and values may be missing in dense tables only: use X.toarray().")
     bad = np.flatnonzero(np.isinf(X).any(axis=0))
     if len(bad):
-        raise ValueError(_describe_infinite(int(np.argmax(np.isinf(X[:, bad[0]]))), names[bad[0]], len(bad) - 1))
+        raise ValueError(_describe(np.inf, int(np.argmax(np.isinf(X[:, bad[0]]))), bad, names))
 
 
 def check_finite_scores(X: Any, scores: Array, names: tuple[str, ...], *, fills: bool = True) -> None:
@@ -149,18 +126,27 @@ def check_finite_scores(X: Any, scores: Array, names: tuple[str, ...], *, fills:
     if len(rows):
         row = int(rows[0])
         cells = X[[row]].toarray()[0] if issparse(X) else X[row]
-        bad = np.flatnonzero(np.isinf(cells))
-        if len(bad):
-            raise ValueError(_describe_infinite(row, names[bad[0]], len(bad) - 1))
-        missing = np.flatnonzero(np.isnan(cells))
+        infinite, missing = np.flatnonzero(np.isinf(cells)), np.flatnonzero(np.isnan(cells))
+        if len(infinite):
+            raise ValueError(_describe(np.inf, row, infinite, names))
         if len(missing) and issparse(X):
-            raise ValueError(_describe_missing_sparse(row, names[missing[0]], len(missing) - 1))
+            raise ValueError(_describe(np.nan, row, missing, names))
         if len(missing) and not fills:
             raise ValueError(
                 f"Input X contains NaN in column {names[missing[0]]!r} (row {row}). Missing values are "
                 f"inferred for up to {MAX_JOINT} columns, and X has {X.shape[1]}: impute them first."
             )
         raise ValueError(f"The score of row {row} overflows: its values are too far from those seen in fit.")
+
+
+def _describe(value: float, row: int, columns: NDArray[np.intp], names: tuple[str, ...]) -> str:
+    """Say where an infinity, or a missing value of a sparse table, stands, and what to do about it."""
+    what, advice = "infinity", "Replace it by a finite number, or by NaN if the value is missing."
+    if np.isnan(value):
+        what = "NaN"
+        advice = "Missing values are inferred in dense tables only: use X.toarray(), or impute them first."
+    others = f" and in {count_noun(len(columns) - 1, 'other column')}" if len(columns) > 1 else ""
+    return f"Input X contains {what} in column {names[columns[0]]!r} (first in row {row}){others}. {advice}"
 
 
 def check_representable(ranges: Range, recipe: Recipe, names: tuple[str, ...]) -> None:
@@ -181,39 +167,17 @@ def check_representable(ranges: Range, recipe: Recipe, names: tuple[str, ...]) -
 
 def input_names(estimator: Any) -> tuple[Any, ...]:
     """Names of the columns of X, or their numbers where they have none; without the group."""
-    names = getattr(estimator, "feature_names_in_", None)
-    if names is not None:
-        return tuple(name for name in names if estimator.group is None or name != estimator.group)
-    numbers = list(range(estimator.n_features_in_))
-    if estimator.group is not None:
-        del numbers[estimator.group]
-    return tuple(numbers)
+    names, group = list(getattr(estimator, "feature_names_in_", range(estimator.n_features_in_))), estimator.group
+    if group is not None:
+        del names[names.index(group) if hasattr(estimator, "feature_names_in_") else group]
+    return tuple(names)
 
 
 def column_names(estimator: Any) -> tuple[str, ...]:
     """Names of the inputs of the model: x0, x1, … for an array, and ``column[level]`` for categories."""
     inputs, levels = input_names(estimator), getattr(estimator, "levels_", {})
-    named = hasattr(estimator, "feature_names_in_")
-    labels = [name if named else f"x{name}" for name in inputs]
+    labels = list(inputs) if hasattr(estimator, "feature_names_in_") else [f"x{number}" for number in inputs]
+    if not levels:
+        return tuple(map(str, labels))
     levels_by_name = {call: levels[name] for name, call in zip(inputs, labels, strict=True) if name in levels}
     return tuple(one_hot.names(labels, levels_by_name))
-
-
-def _describe_infinite(row: int, column: str, n_others: int) -> str:
-    """Say where an infinity stands, and what to do about it."""
-    return (
-        f"Input X contains infinity in column {column!r} (first in row {row}){_and_others(n_others)}. Replace it by a "
-        "finite number, or by NaN if the value is missing."
-    )
-
-
-def _describe_missing_sparse(row: int, column: str, n_others: int) -> str:
-    """Say where a value is missing, and what to do about it."""
-    return (
-        f"Input X contains NaN in column {column!r} (first in row {row}){_and_others(n_others)}. Missing values are "
-        "inferred in dense tables only: use X.toarray(), or impute them first."
-    )
-
-
-def _and_others(n_others: int) -> str:
-    return f" and in {n_others} other column{'s' if n_others > 1 else ''}" if n_others else ""

@@ -40,6 +40,11 @@ class Request:
     seed: int
     likelihood: str | None
 
+    @property
+    def uses(self) -> dict[str, Sequence[str | None]]:
+        """The columns that each option names."""
+        return {"--target": [self.target], "--group": [self.group], "--weights": [self.weights], "--drop": self.dropped}
+
     def classifier(self) -> "Classifier":
         """The estimator that has this likelihood; the support vector machine unless it is said."""
         from vbsvm import VBSVC, LaplaceZero, VBLogistic
@@ -156,38 +161,36 @@ def _fit_table(frame: Any, request: Request) -> "Fit | Classifier":
         from vbsvm.design.formula import syntax
 
         parts = syntax.read(request.formula, list(frame.columns), request.weights)
-        labels = {parts.outcome, *(name for term in parts.groups for name in term.columns)}
-        used = [name for name in frame.columns if name in (*parts.columns, request.weights)]
-        frame = _prepare(frame[used], parts.outcome, labels, request)
-        with tables.file_row_numbers(frame.index):
-            return _fit_by_formula(frame.reset_index(drop=True), request.formula, parts.outcome, request)
-    target = str(request.target)
-    tables.check_columns(frame, [target], "--target")
-    tables.check_columns(frame, [request.group], "--group")
-    tables.check_columns(frame, request.dropped, "--drop")
-    _check_one_use(_uses(target, request))
-    frame = _prepare(frame.drop(columns=list(request.dropped)), target, {target, str(request.group)}, request)
+        outcome, labels = parts.outcome, {parts.outcome, *(name for term in parts.groups for name in term.columns)}
+        frame = frame[[name for name in frame.columns if name in (*parts.columns, request.weights)]]
+    else:
+        outcome, labels, uses = str(request.target), {str(request.target), str(request.group)}, request.uses
+        for option, names in uses.items():
+            tables.check_columns(frame, names, option)
+        _check_one_use(uses)
+        frame = frame.drop(columns=list(request.dropped))
+    frame = tables.with_outcome(tables.with_plain_numbers(frame, labels), outcome, drop=request.drop_missing_outcome)
+    _check_classes(frame[outcome], request.positive)
+    with tables.file_row_numbers(frame.index):
+        frame = frame.reset_index(drop=True)
+        if request.formula is not None:
+            return _fit_by_formula(frame, request.formula, outcome, request)
+        return _fit_by_target(frame, outcome, request)
+
+
+def _fit_by_target(frame: Any, target: str, request: Request) -> "Fit | Classifier":
+    """The estimator of all other columns, or where some are text the fit of a formula."""
     inputs = _inputs(frame.columns, target, request)
     text = [name for name in inputs if not _is_numeric(frame[name])]
-    rows, frame = frame.index, frame.reset_index(drop=True)
     if not text and request.positive is None:
         columns = inputs if request.group is None else [*inputs, request.group]
         weights = None if request.weights is None else frame[request.weights]
-        with tables.file_row_numbers(rows):
-            return request.classifier().fit(frame[columns], frame[target], sample_weight=weights)
+        return request.classifier().fit(frame[columns], frame[target], sample_weight=weights)
     for name in text:
-        _hint_at_numbers(frame[name])
-    _check_categories(frame, text)
+        _check_category(frame[name])
+    _note_categories(text)
     formula = f"`{target}` ~ ." + (f" + (1 | `{request.group}`)" if request.group is not None else "")
-    if text:
-        say(f"Note: text columns are used as categories ({tables.join_names(text)}).", err=True)
-    with tables.file_row_numbers(rows):
-        return _fit_by_formula(frame, formula, target, request)
-
-
-def _uses(target: str, request: Request) -> dict[str, Sequence[str | None]]:
-    """The columns that each option names."""
-    return {"--target": [target], "--group": [request.group], "--weights": [request.weights], "--drop": request.dropped}
+    return _fit_by_formula(frame, formula, target, request)
 
 
 def _inputs(columns: Sequence[str], target: str, request: Request) -> list[str]:
@@ -252,14 +255,6 @@ def _check_one_use(columns: dict[str, Sequence[str | None]]) -> None:
                 raise click.UsageError(f"Column {name!r} is given to both {uses[name]} and {option}.")
 
 
-def _prepare(frame: Any, outcome: str, labels: set[str], request: Request) -> Any:
-    """Rows whose outcome is a class, with numbers of plain types; ``labels`` are the columns of classes and groups."""
-    frame = tables.with_plain_numbers(frame, labels)
-    frame = tables.with_outcome(frame, outcome, drop=request.drop_missing_outcome)
-    _check_classes(frame[outcome], request.positive)
-    return frame
-
-
 def _check_classes(outcome: Any, positive: str | None) -> None:
     """Reject an outcome that is measured, and say how it becomes two classes."""
     values = outcome.unique()
@@ -279,8 +274,8 @@ def _is_numeric(column: Any) -> bool:
     return column.dtype.kind in "biuf" or all(isinstance(value, bool) for value in column.dropna())
 
 
-def _hint_at_numbers(column: Any) -> None:
-    """Say so where nearly all of a text column could be read as numbers: a sign for missing values made it text."""
+def _check_category(column: Any) -> None:
+    """Reject text of very many kinds; say so where a sign for missing values made text of a column of numbers."""
     import pandas as pd
 
     observed = column.dropna()
@@ -292,16 +287,16 @@ def _hint_at_numbers(column: Any) -> None:
             "missing value, leave the cell empty.",
             err=True,
         )
+    if observed.nunique() > MAX_LEVELS:
+        raise click.ClickException(
+            f"Column {column.name!r} holds {observed.nunique()} different texts, too many for a category: leave it out "
+            f"with --drop {column.name!r}, or use it as --group if it identifies groups of rows."
+        )
 
 
-def _check_categories(frame: Any, text: list[str]) -> None:
-    for name in text:
-        count = frame[name].nunique()
-        if count > MAX_LEVELS:
-            raise click.ClickException(
-                f"Column {name!r} holds {count} different texts, too many for a category: leave it out with "
-                f"--drop {name!r}, or use it as --group if it identifies groups of rows."
-            )
+def _note_categories(text: list[str]) -> None:
+    if text:
+        say(f"Note: text columns are used as categories ({tables.join_names(text)}).", err=True)
 
 
 def _fit_files(files: "Files", request: Request) -> "Fit | Classifier":
@@ -313,7 +308,7 @@ def _fit_files(files: "Files", request: Request) -> "Fit | Classifier":
         return _fit_files_by_formula(files, request.formula, request)
     target = str(request.target)
     columns = [name for name in table.names if name not in (target, request.weights, *request.dropped)]
-    for option, names in _uses(target, request).items():
+    for option, names in request.uses.items():
         for name in names:
             if name is not None and name not in table.names:
                 raise click.ClickException(f"{option}: there is no column {name!r} in the files.")
@@ -321,8 +316,7 @@ def _fit_files(files: "Files", request: Request) -> "Fit | Classifier":
     text = [name for name in inputs if table.types[name] == "text"]
     if not text and request.positive is None:
         return request.classifier().fit_files(files, target, features=columns, weights=request.weights)
-    if text:
-        say(f"Note: text columns are used as categories ({', '.join(text[:12])}).", err=True)
+    _note_categories(text)
     terms = [f"`{name}`" for name in inputs] + ([] if request.group is None else [f"(1 | `{request.group}`)"])
     return _fit_files_by_formula(files, f"`{target}` ~ {' + '.join(terms)}", request)
 

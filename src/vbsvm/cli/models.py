@@ -9,7 +9,7 @@ from vbsvm.cli import tables
 from vbsvm.cli.__init__ import say, stdout
 
 AVERAGES, SLOPE = "probability", "slope"
-
+LACKING = "The model needs a column that the table lacks"
 
 covariance_option = click.option(
     "--covariance",
@@ -70,7 +70,7 @@ def predict(
         return
     frame = tables.read(data, text, sep, decimal)
     tables.check_columns(frame, keep, "--keep")
-    tables.check_columns(frame, columns, "The model needs a column that the table lacks")
+    tables.check_columns(frame, columns, LACKING)
     inputs = tables.with_plain_numbers(frame[columns], text)
     table = fit_predictions.predict_frame(fitted, inputs, frame[copied], classes, **added)
     tables.write(table if change is None else change(table), out, force=force)
@@ -110,10 +110,9 @@ def report(
     drop_missing_outcome: bool,
     sep: str | None,
     decimal: str | None,
-    title: str | None,
-    covariance: str | None,
     out: str,
     force: bool,
+    **shown: Any,
 ) -> None:
     """Write a report of the saved MODEL: one HTML page that needs nothing else.
 
@@ -132,7 +131,7 @@ def report(
         frame = tables.with_plain_numbers(tables.read(data, text, sep, decimal), text)
         arguments, rows = _rows(fitted, frame, target, drop=drop_missing_outcome)
     with tables.file_row_numbers(rows):
-        fitted.report(out, title=title, covariance=covariance, **arguments)
+        fitted.report(out, **shown, **arguments)
     say(f"Wrote {out}.", err=True)
 
 
@@ -205,7 +204,7 @@ def effects(
     fitted: Any = load(model)
     text = text_inputs(fitted)
     frame = tables.with_plain_numbers(tables.read(data, text, sep, decimal), text)
-    tables.check_columns(frame, model_columns(fitted), "The model needs a column that the table lacks")
+    tables.check_columns(frame, model_columns(fitted), LACKING)
     tables.check_columns(frame, [*by, weights], "The options name a column that the table lacks")
     counts = None if weights is None else frame[weights].to_numpy()
     frame = frame if is_fit(fitted) else frame[model_columns(fitted)]
@@ -267,13 +266,10 @@ def description(fitted: Any, covariance: str | None = None) -> str:
     """Printed summary of a fit or a classifier."""
     from vbsvm.results import display
 
-    if is_fit(fitted):
-        return str(fitted._showing(covariance))
-    if len(fitted.fit_) == 1:
-        return str(fitted.fit_[0]._showing(covariance))
-    return display.multiclass_text(
-        fitted.fit_, tables.join_names(fitted.classes_), fitted.summary(covariance=covariance)
-    )
+    fits = (fitted,) if is_fit(fitted) else fitted.fit_
+    if len(fits) == 1:
+        return str(fits[0]._showing(covariance))
+    return display.multiclass_text(fits, tables.join_names(fitted.classes_), fitted.summary(covariance=covariance))
 
 
 @click.command()

@@ -153,7 +153,13 @@ def _read_text(path: str, usual: str, sep: str | None, decimal: str | None, text
         (frame,) = reader.frames(used, ",")
         columns, commas = files_text.contents([frame]), True
     elif decimal is None:
-        _hint_at_commas(frame, files_text.comma_columns(columns, text))
+        for name in files_text.comma_columns(columns, text)[:1]:  # they may mean something else than decimals
+            word = next(word for word in frame[name].dropna() if "," in word)
+            say(
+                f"Note: numbers such as {word} are read as text. If the comma is a decimal separator, add --decimal , "
+                "and if it separates thousands, remove it from the file.",
+                err=True,
+            )
     notes = [] if used in (usual, sep) else [f"cells are separated by {SEPARATORS[used]}"]
     notes += ["decimals by commas"] * commas
     if notes:
@@ -179,18 +185,6 @@ def _reader(path: str) -> TextReader:
         content = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
         return TextReader("stdin" if path == STDIN else path, lambda: io.BufferedReader(io.BytesIO(content)))
     return TextReader(path, partial(_with_progress_bar, path))
-
-
-def _hint_at_commas(frame: Any, names: list[str]) -> None:
-    """Say that numbers with commas are text, where commas may mean something else than decimals."""
-    if not names:
-        return
-    word = next(word for word in frame[names[0]].dropna() if "," in word)
-    say(
-        f"Note: numbers such as {word} are read as text. If the comma is a decimal separator, add --decimal , and "
-        "if it separates thousands, remove it from the file.",
-        err=True,
-    )
 
 
 def _integer(word: str) -> int | float:
@@ -272,7 +266,8 @@ def with_plain_numbers(frame: Any, labels: Collection[str]) -> Any:
 
     changed: dict[str, Any] = {}
     for name in frame.columns:
-        if frame[name].dtype.kind != "O" or not _is_number(frame[name].dropna()):
+        kinds = set(map(type, frame[name].dropna()))
+        if frame[name].dtype.kind != "O" or not kinds or not kinds <= {int, float, Decimal}:
             continue
         if name in labels:
             changed[name] = frame[name].map(str, na_action="ignore")
@@ -280,12 +275,6 @@ def with_plain_numbers(frame: Any, labels: Collection[str]) -> Any:
             changed[name] = frame[name].map(lambda cell: float(str(cell)), na_action="ignore").astype(np.float64)
             say(f"Note: the numbers of column {name!r} are rounded to 16 digits.", err=True)
     return frame.assign(**changed)
-
-
-def _is_number(values: Any) -> bool:
-    """Whether a column of objects holds numbers."""
-    kinds = {type(value) for value in values}
-    return bool(kinds) and kinds <= {int, float, Decimal}
 
 
 def with_outcome(frame: Any, outcome: str, *, drop: bool) -> Any:

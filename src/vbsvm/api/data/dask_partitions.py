@@ -11,14 +11,11 @@ from numpy.typing import NDArray
 
 from vbsvm.api.data.partitions import EncodedData, Encoder, LabelledRows, Partition, Partitions, Reader
 from vbsvm.api.data.table_reader import RawTable
-from vbsvm.api.missing_values import EncodedRows
 from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import UNSEEN
-from vbsvm.design.scaling import ColumnSummary, Recipe
+from vbsvm.design.scaling import ColumnSummary
 from vbsvm.design.values import renumbered
-from vbsvm.missing.categories import CategorySums
-from vbsvm.missing.imputation import MissingPatterns
 from vbsvm.results.training_rows import Unweighted
 from vbsvm.sources.cluster import Cluster, columns_of_part, delayed, delayed_parts, is_array, partitions
 from vbsvm.sources.distributed import Distributed, aligned
@@ -73,13 +70,10 @@ class DaskPartitions(Partitions):
         self.check_memory(total)
         return total
 
-    @property
-    def max_whole_bytes(self) -> float:
-        """Bytes of whole columns that are fetched from the workers."""
-        return MAX_WHOLE_BYTES
-
-    def memory_advice(self, n_bytes: int) -> str:
-        """What to do where whole columns take this many bytes."""
+    def memory_advice(self, n_bytes: int) -> str | None:
+        """What to do where whole columns take this many bytes; None where they can be fetched from the workers."""
+        if n_bytes <= MAX_WHOLE_BYTES:
+            return None
         return (
             f"which are {n_bytes / 1e9:.1f} GB; up to {MAX_WHOLE_BYTES / 1e9:.1f} are fetched from a cluster: leave "
             "these terms out, or compute such columns before."
@@ -101,24 +95,15 @@ class DaskPartitions(Partitions):
         columns = cluster.sum(lambda part: part.columns, nonempty)
         no_rows = np.empty(0, dtype=np.intp)
         (rows,) = cluster.gather(cluster.map(lambda part: part.rows.take(no_rows), nonempty[:1]))
-        return EncodedData(encoder, rows, columns, remote=WorkerRows(cluster, nonempty, columns))
+        return EncodedData(encoder, rows, columns, remote=WorkerRows(cluster, nonempty))
 
 
 @final
 class EncodedPartition:
-    """Encoded rows of a partition in a worker, and the summary of their columns.
-
-    Sums over them are to have the same bits wherever they came from.
-    """
+    """Encoded rows of a partition in a worker, aligned so that sums have the same bits, and their columns' summary."""
 
     def __init__(self, rows: LabelledRows, columns: ColumnSummary) -> None:
         self.rows, self.columns = _aligned(rows), columns
-
-    @property
-    def all_rows(self) -> EncodedRows:
-        """The rows as one block."""
-        all_rows = slice(0, len(self.rows.weights))
-        return EncodedRows(self.rows.encoded, self.rows.weights, lambda: [all_rows], self.rows.labels[0])
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by constructor arguments, so that unpickled arrays are aligned, too."""
@@ -136,21 +121,10 @@ class WorkerRows:
 
     cluster: Cluster
     parts: Sequence[Any]
-    columns: ColumnSummary
 
-    def deviations(self, columns: NDArray[np.intp]) -> Array:
-        """Standard deviations of the known values of some columns."""
-        return self.columns.deviation[columns]
-
-    def patterns(
-        self, columns: NDArray[np.intp], names: tuple[str, ...], categories: tuple[str, ...]
-    ) -> MissingPatterns:
-        """Patterns of missing inputs and categories."""
-        return self.cluster.sum(lambda part: part.all_rows.patterns(columns, names, categories), self.parts)
-
-    def level_sums(self, recipe: Recipe, columns: Sequence[NDArray[np.intp]], sizes: Sequence[int]) -> CategorySums:
-        """Moments of columns of the design by label and level."""
-        return self.cluster.sum(lambda part: part.all_rows.level_sums(recipe, columns, sizes), self.parts)
+    def sum(self, function: Callable[[LabelledRows, slice], Any]) -> Any:
+        """Sum of a function of the rows of each partition."""
+        return self.cluster.sum(lambda part: function(part.rows, slice(0, len(part.rows.weights))), self.parts)
 
     def with_rows(self, task: Task, number: int) -> Task:
         """The task of a model with its rows, which stay in the workers."""

@@ -12,7 +12,7 @@ from vbsvm.base.printing import SharedLine
 from vbsvm.base.settings import log
 from vbsvm.design.values import did_you_mean, join_names
 from vbsvm.sources.files import FLOAT32, Files, FileTable
-from vbsvm.sources.files_cache import Cache, CachedRows, RowPositions, Writer
+from vbsvm.sources.files_cache import Cache, RowPositions, Writer
 
 # Proportion of the memory limit for whole columns, from which splines and some transforms are learned.
 WHOLE_COLUMNS_SHARE = 1 / 8
@@ -97,13 +97,10 @@ class FilePartitions(Partitions):
             yield Partition(piece.frame if self.table is None else self.table(piece.frame), first, piece.numbered)
             first += len(piece.frame)
 
-    @property
-    def max_whole_bytes(self) -> float:
-        """Bytes of whole columns that fit in memory."""
-        return self.files.limit * WHOLE_COLUMNS_SHARE
-
-    def memory_advice(self, n_bytes: int) -> str:
-        """What to do where whole columns take this many bytes, or more."""
+    def memory_advice(self, n_bytes: int) -> str | None:
+        """What to do where whole columns take this many bytes, or more; None where they fit in memory."""
+        if n_bytes <= self.files.limit * WHOLE_COLUMNS_SHARE:
+            return None
         return (
             f"which need {n_bytes / 1e9:.1f} GB and more: raise Files(…, memory_limit=…) to at least "
             f"{n_bytes / WHOLE_COLUMNS_SHARE / 1e9:.1f}GB, or leave these terms out."
@@ -124,7 +121,8 @@ class FilePartitions(Partitions):
         if rows is None:
             raise OSError(f"The encoded rows were removed from {cache.root} while they were written: fit again.")
         rows.pages.line = SharedLine() if files.progress else None
-        return _encoded(reader, rows)
+        encoder, learned = reader.encoder(rows.learned["learned"]), rows.learned["columns"]
+        return EncodedData(encoder, LabelledRows.from_arrays(dict(rows.arrays)), learned, rows.pages)
 
     def _write(self, encoder: Encoder, writer: Writer) -> None:
         """Encode the rows used, piece by piece, sorted by the levels of the last factor."""
@@ -152,11 +150,6 @@ class FilePartitions(Partitions):
             n_before += rows.n_user_rows
             writer.count_bytes(sum(value.nbytes for value in values.values()))
         writer.finish({"learned": encoder.learned, "columns": summary})
-
-
-def _encoded(reader: Reader, rows: CachedRows) -> EncodedData:
-    encoder = reader.encoder(rows.learned["learned"])
-    return EncodedData(encoder, LabelledRows.from_arrays(dict(rows.arrays)), rows.learned["columns"], rows.pages)
 
 
 def _check_column(names: list[str], name: Any, role: str) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from vbsvm.api.data import label_checks
-from vbsvm.api.data.partitions import Design, LabelledRows, Partition, RowCounts
-from vbsvm.api.missing_values import InputTerms, column_sampler
+from vbsvm.api.data.partitions import Design, InputTerms, LabelledRows, Partition, RowCounts
+from vbsvm.api.missing_values import column_sampler
 from vbsvm.api.priors import prior_blocks
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
@@ -35,10 +35,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, eq=False)
 class UsedRows:
-    """Indices of the rows used (None for all), their weights, and the number dropped for missing values.
-
-    Of all rows in memory, ``frame`` has the formula's columns.
-    """
+    """Indices of the rows used (None for all), weights, number of dropped rows, and in memory the formula's columns."""
 
     rows: NDArray[np.intp] | None
     weights: Array
@@ -124,7 +121,7 @@ class FormulaReader:
             raise ValueError(self.no_rows)
         total: FormulaSummary = summary.formula
         frame = total.frame()
-        classes, _ = self._outcome(frame)
+        classes, _ = label_checks.read_outcome(frame[self.parts.outcome], self.positive)
         design, centred = total.learn(self.standardize)
         has_missing = {str(name): bool(gap) for name, gap in frame.isna().any().items()}
         factors, counts = design.plan.factors, None
@@ -180,18 +177,12 @@ class FormulaReader:
             )
         return np.where(complete, weights, 0.0), int(((weights > 0) & ~complete | unknown).sum())
 
-    def _outcome(self, frame: "pd.DataFrame") -> tuple[NDArray[Any], Array]:
-        """The two classes, ``positive`` against the rest, and ±1 for each row."""
-        name = self.parts.outcome
-        classes, y = label_checks.read_outcome(name, frame[name], self.positive)
-        label_checks.check_both_classes(y, name)
-        return classes, y
-
     def _learn_in_memory(self, rows: UsedRows) -> "FormulaEncoder":
         """Learn the terms from all rows in memory, and encode these."""
         assert rows.frame is not None
-        classes, y = self._outcome(rows.frame)
-        sampler = column_sampler(self.imputation, y, rows.weights)
+        classes, y = label_checks.read_outcome(rows.frame[self.parts.outcome], self.positive)
+        incomplete = bool(rows.frame.isna().any(axis=None))
+        sampler = column_sampler(self.imputation, y, rows.weights) if incomplete else None
         design, centred, encoded = learning.learn(self.parts, rows.frame, rows.weights, self.standardize, sampler)
         labelled = _labelled(encoded, y, rows.weights, rows.frame.index.to_numpy(dtype=np.intp))
         return FormulaEncoder(self, design, centred, classes, rows.n_dropped, encoded=labelled)

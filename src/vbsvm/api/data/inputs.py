@@ -5,8 +5,8 @@ What can't be read is refused with its column and row. Arrays of floats are hand
 
 import numbers
 import warnings
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,27 +22,27 @@ from vbsvm.design.scaling import canonical_csr
 from vbsvm.design.values import did_you_mean, join_names, unicode_variant
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from vbsvm.api.estimator import Classifier
 
 _OPTIONS: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False}
 # Proportion of stored cells above which a CSR array takes more memory than a dense one.
 MAX_DENSITY = 2 / 3
-_SPARSE = "csr"
 
 
 def read_data(
     estimator: "Classifier", X: Any, y: Any, sample_weight: Any = None, *, reset: bool = True
 ) -> tuple[Any, NDArray[Any], NDArray[Any] | None]:
     """Give inputs, labels, and the group of each row (None without groups), as ``fit`` gets them."""
-    if _all_numeric(estimator):
+    if estimator.group is None and estimator.categories is None:
         X = _as_numbers(X)
         _check_equal_lengths(X, y)
-        table, labels = _validated(estimator, X, y, reset=reset, accept_sparse=_SPARSE, **_OPTIONS)
-        return _canonical_csr(table), cast(NDArray[Any], labels), None
+        table, labels = _validated(estimator, X, y, reset=reset, accept_sparse="csr", **_OPTIONS)
+        return _canonical_csr(table), labels, None
     table, members = read_table(estimator, X, sample_weight, reset=True)
     _check_equal_lengths(table, y)
-    labels = column_or_1d(y, warn=True)
-    return table, labels, members
+    return table, column_or_1d(y, warn=True), members
 
 
 def _check_equal_lengths(X: Any, y: Any) -> None:
@@ -54,11 +54,6 @@ def _check_equal_lengths(X: Any, y: Any) -> None:
         )
 
 
-def _all_numeric(estimator: "Classifier") -> bool:
-    """Whether all columns must be numeric: no group, no categories."""
-    return estimator.group is None and estimator.categories is None
-
-
 def read_table(
     estimator: "Classifier", X: Any, sample_weight: Any = None, *, reset: bool
 ) -> tuple[Any, NDArray[Any] | None]:
@@ -67,8 +62,8 @@ def read_table(
     The group's column is taken out before the numeric check: it may hold text. So may columns of categories, whose
     levels are learned with ``reset`` from rows whose weight is not 0.
     """
-    if _all_numeric(estimator):
-        table = _validated(estimator, _as_numbers(X), reset=reset, accept_sparse=_SPARSE, **_OPTIONS)
+    if estimator.group is None and estimator.categories is None:
+        table = _validated(estimator, _as_numbers(X), reset=reset, accept_sparse="csr", **_OPTIONS)
         return _canonical_csr(table), None
     group = estimator.group
     if group is not None:
@@ -97,9 +92,7 @@ def read_table(
 def _columns(X: Any) -> Iterator[tuple[Any, NDArray[Any], Any]]:
     """Names, values and types of the columns of a frame or an array, whose names are numbers."""
     if hasattr(X, "columns"):
-        for j, name in enumerate(X.columns):
-            column = X.iloc[:, j] if hasattr(X, "iloc") else X[name]
-            yield name, _cells(column), column.dtype
+        yield from ((name, _cells(X[name]), X[name].dtype) for name in X.columns)
         return
     X = values.unmasked(X)
     if X.ndim != 2:
@@ -134,8 +127,17 @@ def check_group(group: Any) -> None:
 
 
 def read_columns(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
-    """Let scikit-learn learn or check the columns."""
-    _validated(estimator, _empty_header(X), reset=reset, skip_check_array=True)
+    """Let scikit-learn learn or check the columns; for polars, of an empty pandas frame that has them."""
+    if hasattr(X, "columns") and not hasattr(X, "iloc"):
+        X = header(X.columns)
+    _validated(estimator, X, reset=reset, skip_check_array=True)
+
+
+def header(names: Iterable[str]) -> "pd.DataFrame":
+    """An empty frame with these columns."""
+    import pandas as pd
+
+    return pd.DataFrame(columns=list(names))
 
 
 def _validated(estimator: BaseEstimator, X: Any, *labels: Any, **options: Any) -> Any:
@@ -153,9 +155,7 @@ def _validated(estimator: BaseEstimator, X: Any, *labels: Any, **options: Any) -
 
 def read_rows(X: Any, group: str | int | None) -> tuple[Any, NDArray[Any] | None]:
     """Inputs and groups of a (possibly empty) part of a table whose columns are known."""
-    if group is None:
-        return check_array(_as_numbers(X), input_name="X", ensure_min_samples=0, **_OPTIONS), None
-    inputs, members = _split_group(_as_table(X, dtype=object), group)
+    inputs, members = (X, None) if group is None else _split_group(_as_table(X, dtype=object), group)
     return check_array(_as_numbers(inputs), input_name="X", ensure_min_samples=0, **_OPTIONS), members
 
 
@@ -183,13 +183,6 @@ def _checked_groups(members: NDArray[Any], group: str | int) -> NDArray[Any]:
     return group_labels(members, group)
 
 
-def read_header(estimator: BaseEstimator, names: Sequence[str]) -> None:
-    """Let the estimator learn the names of the columns."""
-    import pandas as pd
-
-    read_columns(estimator, pd.DataFrame(columns=list(names)), reset=True)
-
-
 def _canonical_csr(table: Any) -> Any:
     """Canonical CSR of a sparse table; dense if more than ``MAX_DENSITY`` of the cells are stored."""
     if not issparse(table):
@@ -199,25 +192,17 @@ def _canonical_csr(table: Any) -> Any:
     return csr.toarray() if is_dense else csr
 
 
-def _empty_header(X: Any) -> Any:
-    """X itself, or for polars an empty pandas frame of the same columns, for scikit-learn's checks."""
-    if not hasattr(X, "columns") or hasattr(X, "iloc"):
-        return X
-    import pandas as pd
-
-    return pd.DataFrame(columns=list(X.columns))
-
-
 def _as_table(X: Any, dtype: Any = None) -> Any:
     """X as an array, or as a pandas or polars frame; ``dtype`` is that of lists, in which types may be mixed."""
-    check_collected(X, "X")
-    check_in_memory(X=X)
-    if hasattr(X, "to_pandas") and hasattr(X, "schema") and hasattr(X, "column_names"):  # of arrow
-        X = X.to_pandas(ignore_metadata=True)
-    if hasattr(X, "columns") and hasattr(X, "dtypes"):
-        check_unique(list(X.columns), "X has")
-        return X
-    as_it_is = issparse(X) or (isinstance(X, np.ndarray) and not isinstance(X, np.matrix))
+    as_it_is = issparse(X) or (issubclass(type(X), np.ndarray) and not issubclass(type(X), np.matrix))
+    if not as_it_is:
+        check_collected(X, "X")
+        check_in_memory(X=X)
+        if hasattr(X, "to_pandas") and hasattr(X, "schema") and hasattr(X, "column_names"):  # of arrow
+            X = X.to_pandas(ignore_metadata=True)
+        if hasattr(X, "columns") and hasattr(X, "dtypes"):
+            check_unique(list(X.columns), "X has")
+            return X
     table = X if as_it_is else _as_array(X, dtype)
     if table.ndim == 0:
         raise TypeError(
@@ -275,11 +260,8 @@ def _frame_of_numbers(X: Any) -> Any:
 
     if plain:
         return pd.DataFrame(X.to_numpy(), columns=list(X.columns))
-    columns = {}
-    for j, name in enumerate(X.columns):
-        column = X.iloc[:, j] if hasattr(X, "iloc") else X[name]
-        columns[j] = values.as_floats(_cells(column), f"Column {name!r}", text=True)
-    return pd.DataFrame(columns).set_axis(X.columns, axis=1)
+    columns = [values.as_floats(cells, f"Column {name!r}", text=True) for name, cells, _ in _columns(X)]
+    return pd.DataFrame(dict(enumerate(columns))).set_axis(X.columns, axis=1)
 
 
 def _is_numeric_type(dtype: Any) -> bool:

@@ -11,6 +11,7 @@ from sklearn.utils.validation import column_or_1d
 
 from vbsvm.base.arrays import Array
 from vbsvm.design import values
+from vbsvm.design.frames import check_in_memory
 from vbsvm.design.values import join_names
 
 # Beyond it a count leaves the range of floating point.
@@ -21,6 +22,8 @@ WHOLE_NUMBER_KINDS = "biuSU"
 
 def read_labels(y: Any) -> Any:
     """Labels of one type as an array; missing, infinite and other invalid labels are rejected with their row."""
+    if not isinstance(y, np.ndarray):
+        check_in_memory(y=y)
     labels = values.as_array(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = y = column_or_1d(labels, warn=True)
@@ -72,11 +75,6 @@ def class_codes(classes: NDArray[Any], y: NDArray[Any]) -> NDArray[np.intp]:
     return np.minimum(np.searchsorted(classes, y), len(classes) - 1)
 
 
-def labels_of_column(column: Any) -> NDArray[Any]:
-    """Labels in a column of a frame, as an array."""
-    return column_or_1d(read_labels(column), warn=True)
-
-
 def check_classes(labels: NDArray[Any]) -> None:
     """Reject labels, each given once, that are no classes, or of one class only."""
     if labels.dtype.kind not in WHOLE_NUMBER_KINDS:
@@ -116,6 +114,7 @@ def read_weights(
 
 def _weights(raw: Any, name: str) -> Array:
     """Weights as floats, or one number for all; NaN where they are masked or missing."""
+    check_in_memory(**{name: raw})
     weights = values.as_array(raw)
     if weights.ndim == 0 and weights.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold one number for each row; got {values.named(type(raw))}.")
@@ -156,8 +155,9 @@ def _explicit_factors(class_weight: Mapping[Any, Any], classes: NDArray[Any]) ->
     return np.array(factors, dtype=np.float64)
 
 
-def read_outcome(name: str, column: Any, positive: Any) -> tuple[NDArray[Any], Array]:
+def read_outcome(column: Any, positive: Any) -> tuple[NDArray[Any], Array]:
     """Give the labels of the two classes, the positive one last, and ±1 for each row."""
+    name = column.name
     if column.dtype.kind == "f" and np.isinf(column).any():
         row = column.index[int(np.argmax(np.isinf(column)))]
         raise ValueError(f"The outcome {name!r} is infinite in row {row}: make it a class, or leave the row out.")
@@ -179,6 +179,8 @@ def read_outcome(name: str, column: Any, positive: Any) -> tuple[NDArray[Any], A
         raise ValueError(f"positive={positive!r} is not a level of the outcome {name!r}: {levels.tolist()[:12]}.")
     positive = next(level for level in levels if level == positive)
     is_positive = (column == positive).to_numpy(dtype=bool)
+    if len(levels) < 2:
+        raise ValueError(f"The outcome {name!r} has only one class in the rows of positive weight; two are needed.")
     others = [level for level in levels if level != positive]
     return _labels(others[0] if len(others) == 1 else f"not {positive}", positive), np.where(is_positive, 1.0, -1.0)
 
@@ -188,12 +190,6 @@ def _labels(negative: Any, positive: Any) -> NDArray[Any]:
     if type(negative) is type(positive) and not isinstance(negative, str):
         return np.array([negative, positive])
     return np.array([negative, positive], dtype=object)
-
-
-def check_both_classes(y: Array, outcome: str) -> None:
-    """Reject an outcome of one class only."""
-    if len(y) == 0 or y.min() == y.max():
-        raise ValueError(f"The outcome {outcome!r} has only one class in the rows of positive weight; two are needed.")
 
 
 def check_counts(weights: Array) -> Array:

@@ -12,12 +12,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.api.missing_values import InputTerms, RowStatistics
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
 from vbsvm.design.candidates import Candidates
@@ -27,12 +26,12 @@ from vbsvm.missing.categories import LevelCounts
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.row_pass import add_optional
 from vbsvm.model.spec import Block
-from vbsvm.sources.rows import Pages
+from vbsvm.sources.rows import Pages, runs
 
 if TYPE_CHECKING:
+    from vbsvm.api.data.dask_partitions import WorkerRows
     from vbsvm.api.data.formula_reader import FormulaEncoder, FormulaReader
     from vbsvm.api.data.table_reader import TableEncoder, TableReader
-    from vbsvm.api.task import Task
     from vbsvm.design.formula.reader import Reader as FormulaDesign
 
 Reader: TypeAlias = "TableReader | FormulaReader"
@@ -148,6 +147,24 @@ class LabelledRows:
 
 @final
 @dataclass(frozen=True, eq=False)
+class InputTerms:
+    """Which columns of a table are inputs that may be missing, and what depends on them.
+
+    ``mains`` are the columns that are inputs themselves; ``links`` (column, input) are products of one of these inputs
+    and known things. ``uncertain`` columns depend on categories that are missing in some rows, and tell nothing about
+    the other inputs; ``categories`` are the names of all that may be missing, ``drawn`` those of columns whose missing
+    values were drawn.
+    """
+
+    mains: Sequence[int]
+    links: Sequence[tuple[int, int]] = ()
+    uncertain: Sequence[int] = ()
+    categories: tuple[str, ...] = ()
+    drawn: tuple[str, ...] = ()
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class Design:
     """What the columns of encoded rows mean: plan, blocks and their priors by likelihood, inputs that may be missing.
 
@@ -159,14 +176,6 @@ class Design:
     terms: InputTerms
     formula: "FormulaDesign | None" = None
     known_levels: LevelCounts | None = None
-
-
-class RemoteRows(RowStatistics, Protocol):
-    """Encoded rows that stay in the workers of a cluster."""
-
-    def with_rows(self, task: "Task", number: int) -> "Task":
-        """The task of a model, by its number, with its rows."""
-        ...
 
 
 @final
@@ -181,7 +190,20 @@ class EncodedData:
     rows: LabelledRows
     columns: ColumnSummary
     pages: Pages | None = None
-    remote: RemoteRows | None = None
+    remote: "WorkerRows | None" = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether no value is missing."""
+        return self.rows.encoded.candidates is None and not self.columns.ranges.incomplete.any()
+
+    def sum(self, function: Callable[[LabelledRows, slice], Any]) -> Any:
+        """Sum of a function of rows and a block of them, over the blocks in memory or all partitions in workers."""
+        if self.remote is not None:
+            return self.remote.sum(function)
+        table = self.rows.encoded.table
+        blocks = runs(table.shape[0], self.pages, table.dtype.itemsize * table.shape[1])
+        return reduce(add, (function(self.rows, block) for block in blocks))
 
 
 class Partitions(ABC):
@@ -213,19 +235,15 @@ class Partitions(ABC):
         return total
 
     def check_memory(self, total: Any) -> None:
-        """Reject formulas whose whole columns exceed the memory limit."""
+        """Reject formulas whose whole columns, of which splines and some transforms are learned, are too large."""
         summary = getattr(total, "formula", None)
-        if summary is not None and summary.whole_bytes > self.max_whole_bytes:
-            summary.check_size(self.memory_advice(summary.whole_bytes))
+        advice = None if summary is None else self.memory_advice(summary.whole_bytes)
+        if summary is not None and advice is not None:
+            summary.check_size(advice)
 
-    @property
-    def max_whole_bytes(self) -> float:
-        """Bytes of whole columns, of which splines and some transforms are learned, that fit in memory."""
-        return np.inf
-
-    def memory_advice(self, n_bytes: int) -> str:
-        """What to do where whole columns take this many bytes, or more."""
-        return f"which are {n_bytes / 1e9:.1f} GB: leave these terms out."
+    def memory_advice(self, n_bytes: int) -> str | None:
+        """What to do where whole columns take this many bytes, or more; None where they fit in memory."""
+        return None
 
     def encode(self, encoder: Encoder) -> EncodedData:
         """The encoded rows of all partitions, in memory."""

@@ -8,12 +8,12 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import issparse
+from sklearn.utils.validation import column_or_1d
 
 from vbsvm.api import validation
 from vbsvm.api.data import inputs, label_checks
-from vbsvm.api.data.partitions import Design, LabelledRows, Partition, RowCounts
-from vbsvm.api.missing_values import InputTerms
-from vbsvm.api.priors import INTERCEPT_PRIOR, intercepts_prior
+from vbsvm.api.data.partitions import Design, InputTerms, LabelledRows, Partition, RowCounts
+from vbsvm.api.priors import INTERCEPT_PRIOR, variance_prior
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, LabelSummary, Levels, Plan
 from vbsvm.design.scaling import ColumnSummary, sparse_summary, with_common_scale
@@ -37,10 +37,7 @@ class RawTable:
 @final
 @dataclass(frozen=True, eq=False)
 class ReadTable:
-    """Rows of a table as numbers, labels and weights, and the group of each row where there is one.
-
-    ``row_numbers`` are those of the rows in the user's data, where these are others.
-    """
+    """Rows of a table as numbers, labels, weights, groups or None, and row numbers as in ``LabelledRows``."""
 
     X: Any
     y: NDArray[Any]
@@ -100,6 +97,8 @@ class TableReader:
     @staticmethod
     def from_estimator(estimator: Any, prior: Prior, **settings: Any) -> "TableReader":
         """The reader of the columns that an estimator has learned, by its parameters."""
+        if estimator.group is not None and not estimator.fit_intercept:
+            raise ValueError("group adds random intercepts around a common intercept: set fit_intercept=True.")
         return TableReader(
             validation.column_names(estimator),
             prior,
@@ -154,7 +153,9 @@ class TableReader:
 
     def _labels(self, raw: RawTable) -> tuple[NDArray[Any], Array]:
         """Labels and weights of some rows; there may be none."""
-        y, n_rows = label_checks.labels_of_column(raw.y) if len(raw.y) else np.empty(0), len(raw.X)
+        y, n_rows = np.empty(0), len(raw.X)
+        if len(raw.y):
+            y = column_or_1d(label_checks.read_labels(raw.y), warn=True)
         if len(y) != n_rows:
             raise ValueError(f"X has {n_rows} rows, and y has {len(y)} labels.")
         return y, label_checks.read_weights(raw.weights, n_rows, self.weights, may_all_be_zero=True)
@@ -228,6 +229,6 @@ def _blocks(prior: Prior, plan: Plan, likelihood: Likelihood) -> tuple[Block, ..
     columns = slice(plan.recipe.first, plan.n_fixed)
     blocks.append(Block(INPUTS, (columns,), prior, prior.gate_of(plan.names)))
     for begin, factor in zip(plan.first_effects(), plan.factors, strict=True):
-        of_groups = intercepts_prior(likelihood)
-        blocks.append(Block(f"(1 | {factor.name})", (slice(begin, begin + factor.size),), of_groups))
+        effects = (slice(begin, begin + factor.size),)
+        blocks.append(Block(f"(1 | {factor.name})", effects, variance_prior(likelihood)))
     return tuple(blocks)
