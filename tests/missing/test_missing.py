@@ -30,8 +30,7 @@ from vbsvm.base.update_mode import mean_field
 from vbsvm.datasets import load_acath
 from vbsvm.design.scaling import Recipe
 from vbsvm.missing import updates
-from vbsvm.missing.distributions import KnownInputs, Selective
-from vbsvm.missing.mechanisms import ProbitDistribution
+from vbsvm.missing.distributions import KnownInputs, ProbitDistribution, Selective
 from vbsvm.missing.model import InputModel, MissingModel
 from vbsvm.missing.rows import Inputs
 from vbsvm.model import sweep

@@ -23,12 +23,11 @@ from vbsvm.missing.distributions import (
     InputSums,
     JointInputs,
     KnownInputs,
-    MeanDistribution,
+    ProbitDistribution,
     Regression,
     Selective,
 )
 from vbsvm.missing.labelled_inputs import LabelledInputs
-from vbsvm.missing.mechanisms import ProbitDistribution
 from vbsvm.missing.rows import Inputs
 from vbsvm.missing.settings import GaussianImputation, NotAtRandom
 from vbsvm.model.interfaces import Rows
@@ -43,6 +42,20 @@ INPUTS = "distribution of the inputs"
 LEVELS = "distribution of the levels"
 
 T = TypeVar("T")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MeanDistribution:
+    """q(μ) = N(mean, spread)."""
+
+    mean: Array
+    spread: Array
+
+    def draw(self, rng: np.random.Generator) -> "MeanDistribution":
+        """Draw μ."""
+        mean = self.mean + np.linalg.cholesky(self.spread) @ rng.standard_normal(len(self.mean))
+        return MeanDistribution(mean, np.zeros_like(self.spread))
 
 
 @final

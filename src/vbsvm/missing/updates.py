@@ -20,8 +20,7 @@ from vbsvm.base.cached import cached_property
 from vbsvm.base.update_mode import UpdateMode, mean_field, repeat_draws
 from vbsvm.design.candidates import Candidates
 from vbsvm.missing.categories import LevelCounts, LevelDistributions
-from vbsvm.missing.distributions import InputDistribution, InputSums
-from vbsvm.missing.mechanisms import ProbitPull, ProbitSums, with_probit
+from vbsvm.missing.distributions import InputDistribution, InputSums, ProbitPull, ProbitSums, with_probit
 from vbsvm.missing.model import FIXED_SWEEPS, MissingSums
 from vbsvm.missing.rows import IncompleteRows, PatternGroup, means_given_known, with_noise
 from vbsvm.model.interfaces import EffectiveCoefficients, Effects, Gram, PointDistribution, Rows
