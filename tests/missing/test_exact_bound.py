@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from incomplete_models import PAPER, correlated, incomplete_model
+from models import mean_field_stats
 from vbsvm import VBSVC, GaussianImputation, Model, NotAtRandom, Shift, Variational, VBLogistic, load
 from vbsvm.base.update_mode import mean_field
 from vbsvm.missing import updates
@@ -15,7 +16,7 @@ from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.likelihoods.hinge import EXACT_HINGE
 from vbsvm.model.likelihoods.logistic import EXACT_LOGISTIC
 from vbsvm.model.row_pass import CompleteRows, RowPass
-from vbsvm.model.sweep import pass_rows, row_term_fixed_weights
+from vbsvm.model.sweep import row_term_fixed_weights
 
 EXACT = Variational(bound="exact")
 PAPERS = Variational(bound="paper")
@@ -43,7 +44,7 @@ def incomplete_parts(source):
 
 def with_inputs(spec, source, state):
     """Row term and that of the inputs together: the expected log likelihoods, and what the coefficients don't move."""
-    stats = pass_rows(spec, state, source, mean_field)
+    stats = mean_field_stats(spec, state, source)
     return stats.row_bound + sum(spec.missing.bound(state.missing, stats.missing).values())
 
 
@@ -56,7 +57,7 @@ class TestRowTerm:
     def errors(spec, source, state):
         """Largest difference to central differences, with coefficients in units of their standard deviations."""
         mean, covariance = state.coefficients.mean, state.coefficients.covariance
-        stats, root = pass_rows(spec, state, source, mean_field), np.linalg.cholesky(covariance)
+        stats, root = mean_field_stats(spec, state, source), np.linalg.cholesky(covariance)
         assert row_term_fixed_weights(state, stats) == pytest.approx(stats.row_bound, rel=1e-10)
 
         def change(direction, spread):
