@@ -133,7 +133,9 @@ def plan_missing_data(
             moments = row_statistics.level_sums(plan.recipe, columns, sizes)
             fixed = FixedLevels(columns, moments, settings.labels == REGRESSOR)
         levels = LevelModel(sizes, settings.fixed, fixed)
-    model = MissingModel.from_parts(None if missing_inputs is None else input_model, levels)
+    model = None
+    if missing_inputs is not None or levels is not None:
+        model = MissingModel(None if missing_inputs is None else input_model, levels)
     return MissingDataPlan(
         model, input_model, _inputs(inputs, no_columns, terms.links, first), missing_inputs, patterns, units
     )

@@ -158,7 +158,8 @@ def learn_inputs(spec: Spec, source: Source, max_passes: int) -> LearnedInputs:
     labelled = result.distribution.inputs
     if not isinstance(labelled, LabelledInputs):
         return result
-    with_prior = model.with_label_prior(labelled, source.input_sums(labelled.without_labels))
+    at_means = model.labelled(source.input_sums(labelled.without_labels))
+    with_prior = labelled.with_prior(at_means.residuals.scale, model.psi)
     return _iterate(model, spec, source, with_prior, max_passes)
 
 

@@ -141,10 +141,6 @@ class InputModel:
         K = before.K if isinstance(before, LabelledInputs) else None
         return LabelledInputs.from_sums(sums, self._n_known, self.psi, self.nu, K)
 
-    def with_label_prior(self, distribution: LabelledInputs, known: InputSums) -> LabelledInputs:
-        """The distribution with the prior that the evidence supports; ``known`` are sums at means without labels."""
-        return distribution.with_prior(self.labelled(known).residuals.scale, self.psi)
-
     @property
     def _n_known(self) -> int:
         """Number of regressors that are not labels."""
@@ -293,11 +289,6 @@ class MissingModel:
 
     inputs: InputModel | None = None
     levels: LevelModel | None = None
-
-    @staticmethod
-    def from_parts(inputs: InputModel | None, levels: LevelModel | None = None) -> "MissingModel | None":
-        """The model of both parts, or None if nothing is missing."""
-        return None if inputs is None and levels is None else MissingModel(inputs, levels)
 
     @property
     def fixed(self) -> bool:
