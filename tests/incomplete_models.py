@@ -8,6 +8,7 @@ from models import spec_of, unscaled
 from vbsvm import GaussianImputation
 from vbsvm.missing.model import InputModel, MissingModel
 from vbsvm.missing.rows import Inputs
+from vbsvm.model.row_pass import CompleteRows
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.rows import MissingInputs
 
@@ -40,3 +41,10 @@ def incomplete_model(X, y, s=None, prior=None, **imputation):
     shift = np.zeros(len(inputs.variables))
     incomplete = MissingInputs(inputs, np.empty((len(y), 0)), shift, beside, not settings.fixed)
     return spec, Memory(X, y, s, unscaled(d), missing_inputs=incomplete)
+
+
+def incomplete_parts(source):
+    """The parts of the rows that miss something."""
+    parts = []
+    source.sum_parts(lambda part: 0 if isinstance(part, CompleteRows) else parts.append(part) or 0)
+    return parts

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from incomplete_models import PAPER, correlated, incomplete_model
+from incomplete_models import PAPER, correlated, incomplete_model, incomplete_parts
 from models import mean_field_stats
 from vbsvm import VBSVC, GaussianImputation, Model, NotAtRandom, Shift, Variational, VBLogistic, load
 from vbsvm.base.update_mode import mean_field
@@ -34,12 +34,6 @@ def fitted_state(n=60, d=3, seed=0, share=0.3, **settings):
 def at(state, mean, covariance):
     root = np.linalg.inv(np.linalg.cholesky(np.linalg.inv(covariance))).T
     return state.with_coefficients(DenseGaussian(mean, root))
-
-
-def incomplete_parts(source):
-    parts = []
-    source.sum_parts(lambda part: 0 if isinstance(part, CompleteRows) else parts.append(part) or 0)
-    return parts
 
 
 def with_inputs(spec, source, state):

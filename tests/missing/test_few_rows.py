@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from incomplete_models import incomplete_model
+from incomplete_models import incomplete_model, incomplete_parts
 from models import mean_field_stats
 from vbsvm import VBSVC, Variational, VBLogistic
 from vbsvm.base.distributions import InverseWishart
@@ -14,7 +14,6 @@ from vbsvm.missing.labelled_inputs import LabelledInputs, few_rows
 from vbsvm.model.interfaces import PointDistribution
 from vbsvm.model.likelihoods.hinge import EXACT_HINGE
 from vbsvm.model.likelihoods.logistic import EXACT_LOGISTIC
-from vbsvm.model.row_pass import CompleteRows
 from vbsvm.model.sweep import elbo_terms
 
 IN_GENERAL = property(lambda _: False)
@@ -38,12 +37,6 @@ def without_any_value(X):
     return X
 
 
-def parts(source):
-    found = []
-    source.sum_parts(lambda part: 0 if isinstance(part, CompleteRows) else found.append(part.rows) or 0)
-    return found
-
-
 @pytest.fixture(params=["known columns", "a row without any value"])
 def problem(request):
     X, y, s = table()
@@ -58,7 +51,7 @@ def test_a_pass_has_the_same_sums(problem, monkeypatch):
     for likelihood in (spec.likelihood, EXACT_HINGE, EXACT_LOGISTIC):
         model = replace(spec, likelihood=likelihood)
         found = mean_field_stats(model, fitted, source, with_curvature=True)
-        assert parts(source)[0].cache["moments"].distribution is fitted.missing.inputs
+        assert incomplete_parts(source)[0].rows.cache["moments"].distribution is fitted.missing.inputs
         with monkeypatch.context() as patch:
             patch.setattr(LabelledInputs, "has_few_rows", IN_GENERAL)
             expected = mean_field_stats(model, fitted, source, with_curvature=True)
@@ -120,7 +113,7 @@ def test_more_observations_than_predictors_are_fitted_in_general():
     spec, source = incomplete_model(X, y, labels="regressor")
     state = Variational().run(spec, source).state
     assert few_rows(state.missing.inputs) is None
-    assert not parts(source)[0].cache
+    assert not incomplete_parts(source)[0].rows.cache
 
 
 @pytest.mark.parametrize("classifier", [VBSVC, VBLogistic])

@@ -12,7 +12,7 @@ from scipy import special
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 
-from incomplete_models import PAPER, correlated, incomplete_model
+from incomplete_models import PAPER, correlated, incomplete_model, incomplete_parts
 from models import mean_field_stats, mean_field_sweep, rises_of_single_updates, unscaled, visit
 from reference import algorithm_5, simulate
 from vbsvm import (
@@ -36,7 +36,6 @@ from vbsvm.missing.rows import Inputs
 from vbsvm.model import sweep
 from vbsvm.model.likelihoods.hinge import EXACT_HINGE, HINGE
 from vbsvm.model.likelihoods.logistic import LOGISTIC
-from vbsvm.model.row_pass import CompleteRows
 from vbsvm.model.spec import Block, Spec
 from vbsvm.model.sweep import row_term_fixed_weights
 from vbsvm.results.calibration import log_odds
@@ -324,9 +323,8 @@ class TestStructure:
     def test_a_mechanism_that_depends_on_nothing_does_not_change_what_is_drawn(self):
         X, y = correlated(40, 2, seed=1)
         spec, source = incomplete_model(X, y)
-        state, parts = Variational(tol=1e-3).run(spec, source).state, []
-        source.sum_parts(lambda part: 0 if isinstance(part, CompleteRows) else parts.append(part.rows) or 0)
-        (rows,) = parts
+        state = Variational(tol=1e-3).run(spec, source).state
+        (rows,) = (part.rows for part in incomplete_parts(source))
         at_random = KnownInputs(state.missing.inputs.coefficients, state.missing.inputs.precision)
         probit = ProbitDistribution.start(np.arange(2), rows.inputs.variables)
         ours, theirs = (
