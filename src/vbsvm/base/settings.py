@@ -72,7 +72,7 @@ def check_positive(owner: str, least: float = 1e-100, most: float = 1e100, **val
 
 def check_level(owner: str, level: float) -> None:
     """Raise a ``ValueError`` unless a probability lies between 0 and 1."""
-    if not is_number(level) or not 0 < level < 1:
+    if not isinstance(level, numbers.Real) or isinstance(level, bool) or not 0 < level < 1:
         raise ValueError(f"{owner}: level must be a number between 0 and 1, such as 0.95; got {level!r}.")
 
 
