@@ -12,11 +12,11 @@ from joblib import Parallel, delayed
 from scipy import special, stats
 
 from incomplete_models import PAPER
+from models import unscaled
 from vbsvm import LaplaceZero, Normal, NotAtRandom, Ridge
 from vbsvm.base.polya_gamma import PolyaGamma
 from vbsvm.base.update_mode import Draw, OverRelaxed
 from vbsvm.design.candidates import Candidates
-from vbsvm.design.scaling import Recipe
 from vbsvm.inference.gibbs import stretch
 from vbsvm.missing.categories import LevelCounts, LevelModel
 from vbsvm.missing.model import InputModel, MissingModel
@@ -108,7 +108,7 @@ def build(model, truth):
     """Spec and rows, with the priors that the truth was drawn from."""
     if model in CATEGORICAL:
         return build_categorical(truth, incomplete=model == "both")
-    source = Memory(truth.X, truth.y, np.ones(N_ROWS), Recipe(np.zeros(2), np.ones(2), True))
+    source = Memory(truth.X, truth.y, np.ones(N_ROWS), unscaled(2))
     intercept = Block("intercept", (slice(0, 1),), Normal(VARIANCE))
     if model == "groups":
         fixed = Block("fixed", (slice(0, 3),), Normal(VARIANCE))
@@ -135,7 +135,7 @@ def build_categorical(truth, incomplete):
     X, codes = truth.X[row], np.where(lost[row], turn, ~0)
     X[:, 1] = np.where(lost[row], turn, X[:, 1])
     counts = LevelCounts((np.bincount(truth.levels[~lost], minlength=2).astype(float),))
-    recipe, candidates = Recipe(np.zeros(2), np.ones(2), True), Candidates(row, codes[:, None])
+    recipe, candidates = unscaled(2), Candidates(row, codes[:, None])
     source = Memory(X, truth.y[row], np.ones(len(X)), recipe, candidates=candidates, known_levels=counts)
     intercept = Block("intercept", (slice(0, 1),), Normal(VARIANCE))
     missing = MissingModel(levels=LevelModel((2,)))

@@ -22,7 +22,7 @@ from vbsvm import (
     cross_validate,
     pool,
 )
-from vbsvm.api.dask_estimator import DaskVBLogistic, DaskVBSVC
+from vbsvm.dask import DaskVBLogistic, DaskVBSVC
 
 
 def numbers_and_text(name: str, frame: Any) -> dict[str, Any]:

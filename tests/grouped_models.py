@@ -3,9 +3,8 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from models import spec_of
-from vbsvm.design.scaling import Recipe
-from vbsvm.model.priors import Covariance, InverseWishart, Normal, Ridge
+from models import spec_of, unscaled
+from vbsvm import Covariance, InverseWishart, Normal, Ridge
 from vbsvm.model.spec import Block, Spec
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.rows import Grouping
@@ -20,7 +19,7 @@ def dense_twin(memory):
         Z[np.arange(len(C)), by.index] = C[:, by.slopes]
         parts.append(Z.reshape(len(C), -1))
     full = np.column_stack(parts)
-    recipe = Recipe(np.zeros(full.shape[1]), np.ones(full.shape[1]), intercept=False)
+    recipe = unscaled(full.shape[1], False)
     return Memory(full, memory.y, memory.weights, recipe)
 
 
@@ -47,7 +46,7 @@ def grouped_problems(draw):
         groupings.append(Grouping(index.astype(np.intp), m, slopes))
     s = draw(st.sampled_from([np.ones(n), rng.gamma(1.0, size=n) + 1e-2]))
     y = np.where(X[:, 0] + rng.normal(size=15)[groupings[0].index] + rng.normal(size=n) > 0, 1.0, -1.0)
-    recipe = Recipe(np.zeros(p), np.ones(p), intercept=True)
+    recipe = unscaled(p)
     memory = Memory(X, y, s, recipe, tuple(groupings), n_random_only)
     blocks = [
         *spec_of(p - n_random_only, draw(st.sampled_from([Normal(1e2), Ridge()])), intercept_prior=Normal(1e2)).blocks

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from models import spec_of
+from models import spec_of, unscaled
 from vbsvm import GaussianImputation
-from vbsvm.design.scaling import Recipe
 from vbsvm.missing.model import InputModel, MissingModel
 from vbsvm.missing.rows import Inputs
+from vbsvm.model.row_pass import CompleteRows
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.rows import MissingInputs
 
@@ -40,4 +40,11 @@ def incomplete_model(X, y, s=None, prior=None, **imputation):
     s = np.ones(len(y)) if s is None else s
     shift = np.zeros(len(inputs.variables))
     incomplete = MissingInputs(inputs, np.empty((len(y), 0)), shift, beside, not settings.fixed)
-    return spec, Memory(X, y, s, Recipe(np.zeros(d), np.ones(d), True), missing_inputs=incomplete)
+    return spec, Memory(X, y, s, unscaled(d), missing_inputs=incomplete)
+
+
+def incomplete_parts(source):
+    """The parts of the rows that miss something."""
+    parts = []
+    source.sum_parts(lambda part: 0 if isinstance(part, CompleteRows) else parts.append(part) or 0)
+    return parts

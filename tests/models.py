@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from vbsvm import Normal, Ridge
 from vbsvm.base.distributions import InverseGamma
 from vbsvm.base.update_mode import mean_field
 from vbsvm.design.scaling import Recipe
@@ -9,17 +10,21 @@ from vbsvm.inference.steps import Iterate
 from vbsvm.model import sweep
 from vbsvm.model.interfaces import PointDistribution
 from vbsvm.model.layouts.dense import DenseGaussian
-from vbsvm.model.priors import Normal, Ridge
 from vbsvm.model.priors.base import Moments
 from vbsvm.model.spec import Block, Spec, State
 from vbsvm.model.sweep import elbo, pass_rows, row_term_fixed_weights
 from vbsvm.sources.memory import Memory
 
 
+def unscaled(n_inputs, intercept=True):
+    """Columns as they are: no centring, no scaling."""
+    return Recipe(np.zeros(n_inputs), np.ones(n_inputs), intercept)
+
+
 def source_of(X, y, s=None, intercept=True):
-    """Rows as they are: no centring, no scaling."""
+    """Rows as they are."""
     s = np.ones(len(y)) if s is None else np.asarray(s, dtype=float)
-    return Memory(X, y, s, Recipe(np.zeros(X.shape[1]), np.ones(X.shape[1]), intercept))
+    return Memory(X, y, s, unscaled(X.shape[1], intercept))
 
 
 def spec_of(n_inputs, prior=None, intercept=True, intercept_prior=None):
@@ -44,24 +49,44 @@ def random_state(spec, rng, spread=1.0):
     return State(DenseGaussian(rng.normal(size=size), root), tuple(scales))
 
 
+def mean_field_stats(spec, state, source, with_curvature=False):
+    """Sums of a pass of variational Bayes."""
+    return pass_rows(spec, state, source, mean_field, with_curvature=with_curvature)
+
+
+def mean_field_sweep(spec, state, source):
+    """The state after a sweep of variational Bayes."""
+    return sweep.sweep(spec, state, source, mean_field)[0]
+
+
+def mean_field_terms(likelihood, f, v, y, s):
+    """A likelihood's terms of rows in variational Bayes."""
+    return likelihood.terms(f, v, y, s, mean_field)
+
+
 def visit(spec, state, source):
-    stats = pass_rows(spec, state, source, mean_field, with_curvature=True)
-    return Iterate(state, elbo(spec, state, stats.row_bound), lambda: stats)
+    stats = mean_field_stats(spec, state, source, with_curvature=True)
+    return Iterate(state, elbo(spec, state, stats.row_bound, stats.missing), lambda: stats)
 
 
 def rises_of_single_updates(spec, source, state, n_sweeps=3):
-    """Rise of the bound by each update of some sweeps, the others held; the weights' own update included."""
+    """Rise of the bound by each update of some sweeps, the others held; that of the rows included."""
     rises = []
     for _ in range(n_sweeps):
-        stats = visit(spec, state, source).stats
-        before = elbo(spec, state, row_term_fixed_weights(state, stats))
+        stats = mean_field_stats(spec, state, source)
+
+        def bound(state, stats=stats):
+            return elbo(spec, state, row_term_fixed_weights(state, stats), stats.missing)
+
+        bounds = [bound(state)]
         for update in (
             lambda state, stats: sweep.update_coefficients(spec, state, stats, mean_field),
+            lambda state, stats: sweep.update_gates(spec, state, stats, mean_field),
             lambda state, stats: sweep.update_priors(spec, state, mean_field),
+            lambda state, stats: sweep.update_missing(spec, state, stats, mean_field),
         ):
             state = update(state, stats)
-            after = elbo(spec, state, row_term_fixed_weights(state, stats))
-            rises.append((after - before) / (1 + abs(before)))
-            before = after
-        rises.append((visit(spec, state, source).bound - before) / (1 + abs(before)))
+            bounds.append(bound(state))
+        bounds.append(visit(spec, state, source).bound)
+        rises.extend(np.diff(bounds) / (1 + np.abs(bounds[:-1])))
     return np.array(rises)

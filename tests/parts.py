@@ -1,13 +1,15 @@
-"""Rows in several sources, one after another: what files, partitions or other machines hold each."""
+"""Rows in several sources, one after another: what files, partitions or other machines hold each; and small models."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, final
 
 import numpy as np
+import pandas as pd
 
+from vbsvm import VBSVC
 from vbsvm.missing.categories import LevelCounts
 from vbsvm.model.row_pass import add_optional
 from vbsvm.sources.memory import Memory
@@ -74,3 +76,30 @@ class Parts(BlockSource):
             return encoders[part](index - firsts[part])
 
         return block_of
+
+
+def table(n, seed=0, missing=0.0):
+    """Two numbers, a category, groups and labels."""
+    rng = np.random.default_rng(seed)
+    x, z = rng.normal(size=n), rng.normal(size=n)
+    data = pd.DataFrame({"x": x, "z": z, "k": rng.choice(["u", "v"], n), "g": rng.integers(0, 5, n)})
+    data["y"] = np.where(x - z + (data["k"] == "u") + rng.logistic(size=n) > 0, "yes", "no")
+    for name in ("x", "k") if missing else ():
+        data[name] = data[name].mask(rng.random(n) < missing)
+    return data
+
+
+def columns_of(data, **settings):
+    """What a VBSVC fits."""
+    return VBSVC(**settings)._tasks(data[["x", "z"]], data["y"], None)[0]
+
+
+def cut(source, ends):
+    """Parts of the rows between these, candidates with theirs; counts of known levels go to the first one."""
+    parts = []
+    for begin, end in pairwise(ends):
+        where, known = source._aligned(slice(begin, end)), source.known_levels
+        if known is not None and parts:
+            known = LevelCounts(tuple(np.zeros_like(one) for one in known.counts))
+        parts.append(replace(source.take(where), known_levels=known))
+    return parts

@@ -9,6 +9,7 @@ from vbsvm import (
     VBSVC,
     Beta,
     Covariance,
+    Fit,
     GaussianImputation,
     Gibbs,
     InverseWishart,
@@ -21,7 +22,6 @@ from vbsvm import (
     Shift,
     Variational,
 )
-from vbsvm.results.fit import Fit
 
 SHORT = Gibbs(draws=30, tune=10, chains=2)
 

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from models import unscaled
 from tilting import refit
-from vbsvm import Normal, Ridge, Variational
-from vbsvm.design.scaling import Recipe
-from vbsvm.model.priors import Covariance
+from vbsvm import Covariance, Normal, Ridge, Variational
 from vbsvm.model.spec import Block
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.rows import Grouping
@@ -37,7 +36,7 @@ def crossed_with_slopes(n=160, seed=0):
     g, h = rng.integers(0, 15, n), rng.integers(0, 5, n)
     score = X @ [1.0, 0.5] + rng.normal(size=15)[g] + rng.normal(size=5)[h] + rng.logistic(size=n)
     groupings = Grouping(h, 5, (0,)), Grouping(g, 15, (0, 1))
-    recipe = Recipe(np.zeros(2), np.ones(2), True)
+    recipe = unscaled(2)
     return Memory(X, np.where(score > 0, 1.0, -1.0), np.ones(n), recipe, groupings)
 
 

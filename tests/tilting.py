@@ -5,10 +5,9 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import digamma
 
+from models import mean_field_stats
 from vbsvm.base.distributions import InverseGamma
-from vbsvm.base.update_mode import mean_field
 from vbsvm.inference.steps import Iterate, newton_step
-from vbsvm.model.sweep import pass_rows
 
 MOST_STEPS = 2000
 
@@ -16,7 +15,7 @@ MOST_STEPS = 2000
 def refit(spec, state, source, t=None, still=1e-13):
     """Newton steps under the tilt tᵀθ until nothing moves; only for states that are close to their optimum."""
     for k in range(MOST_STEPS):
-        stats = pass_rows(spec, state, source, mean_field, with_curvature=True)
+        stats = mean_field_stats(spec, state, source, with_curvature=True)
         if t is not None:
             stats = replace(stats, cross_sums=stats.cross + t)
         after = newton_step(spec, Iterate(state, 0.0, lambda stats=stats: stats), 0.0)

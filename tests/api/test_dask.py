@@ -18,7 +18,7 @@ from sklearn.exceptions import NotFittedError
 
 from clusters import kill_during, wait_until, workers
 from vbsvm import VBSVC, GaussianImputation, Gibbs, LaplaceZero, Model, Normal, OneClassWarning, Variational, VBLogistic
-from vbsvm.api.dask_estimator import DaskVBLogistic, DaskVBSVC
+from vbsvm.dask import DaskVBLogistic, DaskVBSVC
 from vbsvm.sources import cluster
 from vbsvm.sources.distributed import Distributed
 

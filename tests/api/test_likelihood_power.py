@@ -8,6 +8,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
+from models import mean_field_terms
 from vbsvm import (
     VBSVC,
     Beta,
@@ -51,10 +52,9 @@ def fitted(clf, X, y):
 def test_a_power_is_a_weight_of_all_rows(likelihood):
     rng = np.random.default_rng(0)
     f, v, y, s = rng.normal(size=50), rng.gamma(1.0, size=50), rng.choice([-1.0, 1.0], 50), rng.gamma(2.0, size=50)
-    from vbsvm.base.update_mode import mean_field
 
     at_power, weighted = likelihood(0.3), likelihood()
-    own, other = at_power.terms(f, v, y, s, mean_field), weighted.terms(f, v, y, 0.3 * s, mean_field)
+    own, other = mean_field_terms(at_power, f, v, y, s), mean_field_terms(weighted, f, v, y, 0.3 * s)
     for name in ("u", "w", "curvature"):
         np.testing.assert_allclose(getattr(own, name), getattr(other, name), rtol=1e-12)
     np.testing.assert_allclose(own.value, 0.3 * other.value, rtol=1e-12)

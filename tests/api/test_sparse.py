@@ -10,10 +10,9 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from vbsvm import VBSVC, Gibbs, LaplaceZero, Normal, Ridge, Variational, load
+from vbsvm import VBSVC, Gibbs, Joint, LaplaceZero, Normal, Ridge, Variational, load
 from vbsvm.api.data import inputs
 from vbsvm.model.layouts.dual import DualGaussian
-from vbsvm.model.priors.laplace_zero import Joint
 
 TIGHT = Variational(tol=1e-12)
 FORMATS = (sp.csr_array, sp.csr_matrix, sp.csc_array, sp.csc_matrix, sp.coo_array, sp.coo_matrix, sp.lil_array)

@@ -56,7 +56,7 @@ def test_a_bar_is_shown_where_somebody_looks(capsys, monkeypatch):
 def test_a_notebook_that_can_not_draw_bars_has_a_line(capsys, monkeypatch, lacking):
     shell = SimpleNamespace(kernel=object())
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
-    monkeypatch.setattr(printing, "_has", lambda package: package != lacking)
+    monkeypatch.setattr(printing, "find_spec", lambda package: None if package == lacking else package)
     assert printing.in_notebook()
     with bar("sweeps", 10) as tell:
         tell(5)

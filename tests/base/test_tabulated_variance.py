@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import halfnorm, invgamma, norm
 
-from vbsvm.base.distributions import InverseGamma, TabulatedVariance, _match_log_moments
+from vbsvm.base.distributions import InverseGamma, TabulatedVariance
 
 CHANCES = np.array([0.025, 0.3, 0.5, 0.9, 0.975])
 
@@ -53,10 +53,12 @@ def test_units_multiply_standard_deviations():
 @pytest.mark.parametrize("mean", [-20.0, 0.0, 3.0])
 @pytest.mark.parametrize("variance", [1e-4, 0.1, 5.0, 400.0])
 def test_an_inverse_gamma_distribution_is_matched_in_logs(mean, variance):
-    found = _match_log_moments(mean, variance)
-    logs = np.log(invgamma.rvs(found.shape, scale=found.rate, size=200_000, random_state=0))
-    assert found.log_sd == pytest.approx(np.sqrt(variance), rel=1e-6)
-    assert logs.mean() == pytest.approx(mean, abs=5 * np.sqrt(variance / 200_000))
+    given = normal_logs(0.5 * mean, 0.5 * np.sqrt(variance), n=25)
+    lam, mass = given.grid
+    sd = 2 * np.sqrt(mass @ np.square(lam - mass @ lam))
+    logs = np.log(invgamma.rvs(given.matched.shape, scale=given.matched.rate, size=200_000, random_state=0))
+    assert given.matched.log_sd == pytest.approx(sd, rel=1e-6)
+    assert logs.mean() == pytest.approx(2 * mass @ lam, abs=5 * sd / np.sqrt(200_000))
 
 
 def test_an_expected_precision_is_finite_where_that_of_the_density_is_not():

@@ -23,12 +23,11 @@ from click.testing import CliRunner
 
 import vbsvm
 from saved_models import incomplete, table
-from vbsvm import VBSVC, HalfT, LaplaceZero, Model, load
+from vbsvm import VBSVC, Fit, HalfT, LaplaceZero, Model, load
 from vbsvm.cli import main, tables
 from vbsvm.cli.__init__ import with_cli_options
 from vbsvm.cli.models import text_inputs
 from vbsvm.datasets import load_toenail
-from vbsvm.results.fit import Fit
 
 # Before version 8.2 click mixes both streams unless it is told not to.
 RUNNER = CliRunner(**({"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}))

@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vbsvm import GaussianImputation, Model, Normal, Ridge, Variational
-from vbsvm.results.fit import Fit
+from vbsvm import Fit, GaussianImputation, Model, Normal, Ridge, Variational
 
 HELD = {"fixed": Ridge()}
 PAPERS = Variational(bound="paper")

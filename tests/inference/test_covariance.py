@@ -11,14 +11,13 @@ from models import source_of, spec_of
 from reference import simulate
 from spread_models import FIXED, GROUP_PRIORS, crossed_with_slopes, overlapping, sds, settled
 from tilting import by_refits, refit
-from vbsvm import VBSVC, Gibbs, LaplaceZero, Normal, Variational
+from vbsvm import VBSVC, Gibbs, Joint, LaplaceZero, Normal, Variational
 from vbsvm.inference.covariance import kinds as covariance
 from vbsvm.inference.covariance import map_response as tilted_map
 from vbsvm.inference.covariance.kinds import KINDS, Covariances, curvature_distribution, curvature_stats, respond
 from vbsvm.inference.covariance.linear_response import NoMaximumError, solve_response, squared_kernel
 from vbsvm.inference.covariance.map_response import response_of_map
 from vbsvm.model.likelihoods.hinge import EXACT_HINGE
-from vbsvm.model.priors import Joint
 from vbsvm.model.spec import Spec
 
 TIGHT = Variational(tol=1e-10)

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from grouped_models import dense_twin
-from models import source_of, spec_of
+from models import source_of, spec_of, unscaled
 from spread_models import overlapping, sds
 from vbsvm import Normal, Ridge, Variational
-from vbsvm.design.scaling import Recipe
 from vbsvm.inference.covariance.kinds import Covariances
 from vbsvm.inference.covariance.sandwich import sandwich_of_rows
 from vbsvm.model.likelihoods.hinge import HINGE
@@ -115,7 +114,7 @@ def in_groups(n_groups=60, size=5, seed=0, crossed=0):
     groupings.append(Grouping(g, n_groups, (0,)))
     blocks.append(Block("groups", (slice(n_core, n_core + n_groups),), Ridge()))
     y = np.where(score + rng.logistic(size=n) > 0, 1.0, -1.0)
-    source = Memory(X, y, np.ones(n), Recipe(np.zeros(2), np.ones(2), True), tuple(groupings))
+    source = Memory(X, y, np.ones(n), unscaled(2), tuple(groupings))
     return Spec(tuple(blocks)), source, g
 
 

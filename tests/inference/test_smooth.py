@@ -7,16 +7,15 @@ import pytest
 from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
-from models import source_of, spec_of
+from models import mean_field_stats, mean_field_sweep, source_of, spec_of
 from vbsvm import Ridge, VBLogistic
-from vbsvm.base.update_mode import mean_field
 from vbsvm.design.scaling import Recipe
 from vbsvm.inference import smooth
 from vbsvm.inference.loop import optimize
 from vbsvm.inference.profiled import ProfiledNewton, covariance_update
 from vbsvm.inference.smooth import OPTIONS, SmoothNewton, gain_by_priors, subsample_start
 from vbsvm.model.likelihoods.logistic import EXACT_LOGISTIC
-from vbsvm.model.sweep import elbo, pass_rows, sweep
+from vbsvm.model.sweep import elbo
 
 
 def overlapping(n, d, seed=0, size=2.0):
@@ -64,9 +63,9 @@ def test_the_optimum_is_that_of_the_profiled_climb(name):
 @pytest.mark.parametrize("name", ["few rows", "some rows", "many rows and columns"])
 def test_the_sums_of_a_visit_are_those_of_a_full_pass(name):
     spec, source = of(name)
-    state, _ = sweep(spec, spec.start(), source, mean_field)
+    state = mean_field_sweep(spec, spec.start(), source)
     at = SmoothNewton(1e-6).evaluate(spec, source, state)
-    stats = pass_rows(spec, at.state, source, mean_field)
+    stats = mean_field_stats(spec, at.state, source)
     assert at.bound == pytest.approx(elbo(spec, at.state, stats.row_bound), rel=1e-11)
     np.testing.assert_allclose(at.stats.cross, stats.cross, rtol=1e-8, atol=1e-8 * np.abs(stats.cross).max())
     np.testing.assert_allclose(at.stats.gram.matrix, stats.gram.matrix, rtol=1e-9, atol=1e-9 * source.n_rows)
@@ -76,7 +75,7 @@ def test_the_sums_of_a_visit_are_those_of_a_full_pass(name):
 def test_what_is_left_to_gain_is_what_the_next_step_gains(name):
     """With the gram to first order; by the weights of rows at most so much."""
     spec, source = of(name)
-    state, _ = sweep(spec, spec.start(), source, mean_field)
+    state = mean_field_sweep(spec, spec.start(), source)
     strategy = SmoothNewton(1e-9)
     at, gained = strategy.evaluate(spec, source, state), 0
     for _ in range(3):

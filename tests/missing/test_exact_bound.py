@@ -6,17 +6,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from incomplete_models import PAPER, correlated, incomplete_model
+from incomplete_models import PAPER, correlated, incomplete_model, incomplete_parts
+from models import mean_field_stats
 from vbsvm import VBSVC, GaussianImputation, Model, NotAtRandom, Shift, Variational, VBLogistic, load
 from vbsvm.base.update_mode import mean_field
 from vbsvm.missing import updates
 from vbsvm.missing.distributions import KnownInputs
-from vbsvm.missing.updates import fixed_stats
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.likelihoods.hinge import EXACT_HINGE
 from vbsvm.model.likelihoods.logistic import EXACT_LOGISTIC
 from vbsvm.model.row_pass import CompleteRows, RowPass
-from vbsvm.model.sweep import pass_rows, row_term_fixed_weights
+from vbsvm.model.sweep import row_term_fixed_weights
 
 EXACT = Variational(bound="exact")
 PAPERS = Variational(bound="paper")
@@ -36,15 +36,9 @@ def at(state, mean, covariance):
     return state.with_coefficients(DenseGaussian(mean, root))
 
 
-def incomplete_parts(source):
-    parts = []
-    source.sum_parts(lambda part: 0 if isinstance(part, CompleteRows) else parts.append(part.rows) or 0)
-    return parts
-
-
 def with_inputs(spec, source, state):
     """Row term and that of the inputs together: the expected log likelihoods, and what the coefficients don't move."""
-    stats = pass_rows(spec, state, source, mean_field)
+    stats = mean_field_stats(spec, state, source)
     return stats.row_bound + sum(spec.missing.bound(state.missing, stats.missing).values())
 
 
@@ -57,7 +51,7 @@ class TestRowTerm:
     def errors(spec, source, state):
         """Largest difference to central differences, with coefficients in units of their standard deviations."""
         mean, covariance = state.coefficients.mean, state.coefficients.covariance
-        stats, root = pass_rows(spec, state, source, mean_field), np.linalg.cholesky(covariance)
+        stats, root = mean_field_stats(spec, state, source), np.linalg.cholesky(covariance)
         assert row_term_fixed_weights(state, stats) == pytest.approx(stats.row_bound, rel=1e-10)
 
         def change(direction, spread):
@@ -85,8 +79,8 @@ class TestRowTerm:
             state, missing=replace(state.missing, inputs=KnownInputs(inputs.coefficients, 1e14 * np.eye(n_variables)))
         )
         row_pass = RowPass(EXACT_HINGE, state.coefficients, mean_field, True, state.missing)
-        (rows,) = incomplete_parts(source)
-        found = fixed_stats(rows, state.coefficients, EXACT_HINGE, state.missing.inputs)
+        (part,) = incomplete_parts(source)
+        found, rows = part.stats(row_pass), part.rows
         filled = rows.filled(np.where(rows.missing, rows.regressors @ inputs.coefficients, 0.0))
         complete = CompleteRows(filled).stats(replace(row_pass, missing=None))
         np.testing.assert_allclose(found.gram.matrix, complete.gram.matrix, rtol=1e-5, atol=1e-5)
@@ -115,14 +109,15 @@ class TestFixedRows:
     def off_brute_force(likelihood):
         """Largest relative error of the change of the row term as the distribution of the coefficients widens."""
         _, source, state = fitted_state(n=80)
-        (rows,) = incomplete_parts(source)
-        inputs, rng, found, brute = state.missing.inputs, np.random.default_rng(0), [], []
+        (part,) = incomplete_parts(source)
+        rows, inputs, rng, found, brute = part.rows, state.missing.inputs, np.random.default_rng(0), [], []
         z, noise = (np.concatenate([one, -one]) for one in rng.standard_normal((2, 20_000, 4)))
         rng.shuffle(noise)
         for widen in (0.5, 2.0, 4.0):
             mean, covariance = state.coefficients.mean, widen**2 * state.coefficients.covariance
             moved = at(state, mean, covariance)
-            found.append(fixed_stats(rows, moved.coefficients, likelihood, inputs).row_bound)
+            row_pass = RowPass(likelihood, moved.coefficients, mean_field, missing=moved.missing)
+            found.append(part.stats(row_pass).row_bound)
             theta, total = mean + z @ np.linalg.cholesky(covariance).T, 0.0
             for group in rows.groups:
                 for row, variables in zip(group.rows, group.patterns[group.pattern_of], strict=True):

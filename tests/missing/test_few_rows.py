@@ -5,17 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from incomplete_models import incomplete_model
+from incomplete_models import incomplete_model, incomplete_parts
+from models import mean_field_stats
 from vbsvm import VBSVC, Variational, VBLogistic
 from vbsvm.base.distributions import InverseWishart
-from vbsvm.base.update_mode import mean_field
 from vbsvm.inference.inputs import learn_inputs
-from vbsvm.missing.labelled_inputs import LabelledInputs, few_rows, symmetric_inverse
+from vbsvm.missing.labelled_inputs import LabelledInputs, few_rows
 from vbsvm.model.interfaces import PointDistribution
 from vbsvm.model.likelihoods.hinge import EXACT_HINGE
 from vbsvm.model.likelihoods.logistic import EXACT_LOGISTIC
-from vbsvm.model.row_pass import CompleteRows
-from vbsvm.model.sweep import elbo_terms, pass_rows
+from vbsvm.model.sweep import elbo_terms
 
 IN_GENERAL = property(lambda _: False)
 
@@ -38,12 +37,6 @@ def without_any_value(X):
     return X
 
 
-def parts(source):
-    found = []
-    source.sum_parts(lambda part: 0 if isinstance(part, CompleteRows) else found.append(part.rows) or 0)
-    return found
-
-
 @pytest.fixture(params=["known columns", "a row without any value"])
 def problem(request):
     X, y, s = table()
@@ -57,11 +50,11 @@ def test_a_pass_has_the_same_sums(problem, monkeypatch):
     fitted = Variational().run(spec, source).state
     for likelihood in (spec.likelihood, EXACT_HINGE, EXACT_LOGISTIC):
         model = replace(spec, likelihood=likelihood)
-        found = pass_rows(model, fitted, source, mean_field, with_curvature=True)
-        assert parts(source)[0].cache["moments"].distribution is fitted.missing.inputs
+        found = mean_field_stats(model, fitted, source, with_curvature=True)
+        assert incomplete_parts(source)[0].rows.cache["moments"].distribution is fitted.missing.inputs
         with monkeypatch.context() as patch:
             patch.setattr(LabelledInputs, "has_few_rows", IN_GENERAL)
-            expected = pass_rows(model, fitted, source, mean_field, with_curvature=True)
+            expected = mean_field_stats(model, fitted, source, with_curvature=True)
             bound = elbo_terms(model, fitted, expected.row_bound, expected.missing)
         np.testing.assert_allclose(found.gram.matrix, expected.gram.matrix, rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(found.curvature.matrix, expected.curvature.matrix, rtol=1e-8, atol=1e-8)
@@ -69,9 +62,9 @@ def test_a_pass_has_the_same_sums(problem, monkeypatch):
         assert [found.row_bound, found.constant] == pytest.approx([expected.row_bound, expected.constant], rel=1e-8)
         assert elbo_terms(model, fitted, found.row_bound, found.missing) == pytest.approx(bound, rel=1e-8)
     start = fitted.with_coefficients(PointDistribution(fitted.coefficients.mean))
-    found = pass_rows(spec, start, source, mean_field, with_curvature=True)
+    found = mean_field_stats(spec, start, source, with_curvature=True)
     monkeypatch.setattr(LabelledInputs, "has_few_rows", IN_GENERAL)
-    expected = pass_rows(spec, start, source, mean_field, with_curvature=True)
+    expected = mean_field_stats(spec, start, source, with_curvature=True)
     np.testing.assert_allclose(found.gram.matrix, expected.gram.matrix, rtol=1e-8, atol=1e-8)
     assert found.row_bound == pytest.approx(expected.row_bound, rel=1e-8)
     assert found.curvature is expected.curvature is None
@@ -115,17 +108,12 @@ def test_an_extrapolation_without_a_positive_covariance_is_undone(problem, monke
     np.testing.assert_allclose(found.distribution.precision, expected.distribution.precision, rtol=1e-6, atol=1e-6)
 
 
-def test_inverse_of_what_is_not_positive_is_an_error():
-    with pytest.raises(np.linalg.LinAlgError):
-        symmetric_inverse(np.diag([1.0, -1.0]))
-
-
 def test_more_observations_than_predictors_are_fitted_in_general():
     X, y, _ = table(60, 5)
     spec, source = incomplete_model(X, y, labels="regressor")
     state = Variational().run(spec, source).state
     assert few_rows(state.missing.inputs) is None
-    assert not parts(source)[0].cache
+    assert not incomplete_parts(source)[0].rows.cache
 
 
 @pytest.mark.parametrize("classifier", [VBSVC, VBLogistic])

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 
 from grouped_models import dense_twin, grouped_problems
-from models import spec_of
+from models import mean_field_stats, mean_field_sweep, spec_of, unscaled
 from vbsvm import Covariance, Normal, Ridge, Variational
 from vbsvm.base.update_mode import Draw, mean_field
-from vbsvm.design.scaling import Recipe
 from vbsvm.inference.steps import newton_step
 from vbsvm.model import sweep
 from vbsvm.model.spec import Block, Spec
@@ -35,8 +34,8 @@ def test_arrow_equals_dense(problem):
         np.testing.assert_allclose(distribution.squares, twin.squares, rtol=1e-9, atol=scale)
         assert distribution.entropy == pytest.approx(twin.entropy, rel=1e-10, abs=1e-10)
         assert distribution.quadratic(arrow_stats.gram) == pytest.approx(twin.quadratic(dense_stats.gram), rel=1e-9)
-    stats = sweep.pass_rows(spec, one, arrow, mean_field, with_curvature=True)
-    twin_stats = sweep.pass_rows(spec, other, dense, mean_field, with_curvature=True)
+    stats = mean_field_stats(spec, one, arrow, with_curvature=True)
+    twin_stats = mean_field_stats(spec, other, dense, with_curvature=True)
     ours = elbo(spec, one, stats.row_bound)
     assert ours == pytest.approx(elbo(spec, other, twin_stats.row_bound), rel=1e-10)
     assert row_term_fixed_weights(one, stats) == pytest.approx(stats.row_bound, rel=1e-9)
@@ -50,7 +49,7 @@ def test_arrow_equals_dense(problem):
 @given(grouped_problems())
 def test_packing_and_unpacking_is_the_identity(problem):
     spec, arrow = problem
-    state, _ = sweep.sweep(spec, spec.start(), arrow, mean_field)
+    state = mean_field_sweep(spec, spec.start(), arrow)
     again = state.unpack(state.packed)
     for name in ("mean", "squares", "entropy"):
         np.testing.assert_allclose(getattr(again.coefficients, name), getattr(state.coefficients, name), rtol=1e-12)
@@ -60,7 +59,7 @@ def test_packing_and_unpacking_is_the_identity(problem):
 @given(grouped_problems())
 def test_a_distribution_that_has_moved_has_the_spreads_of_a_new_one(problem):
     spec, arrow = problem
-    at = sweep.sweep(spec, spec.start(), arrow, mean_field)[0].coefficients
+    at = mean_field_sweep(spec, spec.start(), arrow).coefficients
     early = at.with_mean(2.0 * at.mean + 1.0)  # before anything was computed
     assert at.squares.shape == at.mean.shape
     late = at.with_mean(2.0 * at.mean + 1.0)
@@ -76,7 +75,7 @@ def test_the_climb_ends_at_the_dense_optimum(accelerate):
     index = rng.integers(0, m, size=n)
     X = rng.normal(size=(n, 3))
     y = np.where(X[:, 0] + 2 * rng.normal(size=m)[index] + rng.logistic(size=n) > 0, 1.0, -1.0)
-    arrow = Memory(X, y, np.ones(n), Recipe(np.zeros(3), np.ones(3), intercept=True), (Grouping(index, m, (0,)),))
+    arrow = Memory(X, y, np.ones(n), unscaled(3), (Grouping(index, m, (0,)),))
     spec = Spec((*spec_of(3, Normal(1e8)).blocks, Block("groups", (slice(4, 4 + m),), Ridge())))
     inference = Variational(tol=1e-10, max_iter=20_000, accelerate=accelerate, bound="augmented")
     one, other = inference.run(spec, arrow), inference.run(spec, dense_twin(arrow))
@@ -90,12 +89,12 @@ def test_a_newton_step_is_the_dense_one():
     rng = np.random.default_rng(0)
     index = rng.integers(0, 6, size=80)
     X, y = rng.normal(size=(80, 2)), rng.choice([-1.0, 1.0], size=80)
-    arrow = Memory(X, y, np.ones(80), Recipe(np.zeros(2), np.ones(2), intercept=True), (Grouping(index, 6, (0, 2)),))
+    arrow = Memory(X, y, np.ones(80), unscaled(2), (Grouping(index, 6, (0, 2)),))
     spec = Spec((*spec_of(2).blocks, Block("groups", (slice(3, 15),), Ridge())))
     states = []
     for source in (arrow, dense_twin(arrow)):
-        state, _ = sweep.sweep(spec, spec.start(), source, mean_field)
-        stats = sweep.pass_rows(spec, state, source, mean_field, with_curvature=True)
+        state = mean_field_sweep(spec, spec.start(), source)
+        stats = mean_field_stats(spec, state, source, with_curvature=True)
         states.append(newton_step(spec, _Visit(state, stats), 0.0))
     np.testing.assert_allclose(states[0].coefficients.mean, states[1].coefficients.mean, rtol=1e-8)
 
@@ -109,10 +108,10 @@ def test_draws_have_the_distributions_mean_and_covariance():
     rng = np.random.default_rng(1)
     index = rng.integers(0, 3, size=30)
     X, y = rng.normal(size=(30, 1)), rng.choice([-1.0, 1.0], size=30)
-    arrow = Memory(X, y, np.ones(30), Recipe(np.zeros(1), np.ones(1), intercept=True), (Grouping(index, 3, (0, 1)),))
+    arrow = Memory(X, y, np.ones(30), unscaled(1), (Grouping(index, 3, (0, 1)),))
     spec = Spec((*spec_of(1).blocks, Block("groups", (slice(2, 8, 2), slice(3, 8, 2)), Covariance(1.0))))
-    distribution = sweep.sweep(spec, spec.start(), arrow, mean_field)[0].coefficients
-    twin = sweep.sweep(spec, spec.start(), dense_twin(arrow), mean_field)[0].coefficients
+    distribution = mean_field_sweep(spec, spec.start(), arrow).coefficients
+    twin = mean_field_sweep(spec, spec.start(), dense_twin(arrow)).coefficients
     draws = np.array([Draw(0, 0, k)(distribution, "coefficients").mean for k in range(20_000)])
     z = (draws.mean(axis=0) - twin.mean) / np.sqrt(np.diagonal(twin.covariance) / 20_000)
     assert np.abs(z).max() < 4.5

@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from scipy import stats
 
 from grouped_models import grouped_problems
-from models import rises_of_single_updates
+from models import mean_field_sweep, rises_of_single_updates
 from vbsvm import Covariance, InverseWishart
 from vbsvm.base import distributions
 from vbsvm.base.update_mode import Draw, mean_field
-from vbsvm.model import sweep
 from vbsvm.model.interfaces import PointDistribution
 from vbsvm.model.priors.base import Moments
 from vbsvm.model.priors.covariance import HuangWandDistribution
@@ -22,7 +21,7 @@ from vbsvm.model.priors.covariance import HuangWandDistribution
 @given(grouped_problems())
 def test_every_single_update_raises_the_bound(problem):
     spec, source = problem
-    state, _ = sweep.sweep(spec, spec.start(), source, mean_field)
+    state = mean_field_sweep(spec, spec.start(), source)
     # Rounding of sums of up to 60 rows whose terms are of the size of the bound.
     assert rises_of_single_updates(spec, source, state).min() > -1e-11
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vbsvm.base.update_mode import mean_field
+from models import mean_field_terms
 from vbsvm.model.likelihoods.hinge import EXACT_HINGE, HINGE
 from vbsvm.model.likelihoods.logistic import EXACT_LOGISTIC, LOGISTIC
 
@@ -19,7 +19,7 @@ def by_differences(likelihood, e=1e-3):
     places, weights = np.array([-2, -1, 1, 2]), np.array([1, -8, 8, -1]) / 12
 
     def value(f, v):
-        return S * likelihood.terms(f, v, Y, S, mean_field).value
+        return S * mean_field_terms(likelihood, f, v, Y, S).value
 
     def first(function, x):
         return sum(w * function(x + k * e) for k, w in zip(places, weights, strict=True)) / e
@@ -42,7 +42,7 @@ def test_they_are_those_of_the_value(likelihood):
     found, expected = likelihood.derivatives(F, V, Y, S), by_differences(likelihood)
     assert apart(found, expected) < 1e-6
     np.testing.assert_allclose(found.f, likelihood.slopes(F, V, Y, S)[1], rtol=1e-12)
-    np.testing.assert_allclose(-found.ff, likelihood.terms(F, V, Y, S, mean_field).curvature, rtol=1e-12)
+    np.testing.assert_allclose(-found.ff, mean_field_terms(likelihood, F, V, Y, S).curvature, rtol=1e-12)
     # Planted errors: a sign of the mixed derivative, a factor of the last, weights that are forgotten.
     for wrong in (
         replace(found, fv=-found.fv),

@@ -5,15 +5,12 @@ import gc
 import numpy as np
 import pytest
 
-from models import spec_of
-from vbsvm.base.update_mode import mean_field
-from vbsvm.design.scaling import Recipe
+from models import mean_field_sweep, spec_of, unscaled
 from vbsvm.model.interfaces import Precision
 from vbsvm.model.layouts import dual_parts
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.dual import DualRows
 from vbsvm.model.matrices import DenseMatrix
-from vbsvm.model.sweep import sweep
 from vbsvm.sources.memory import Memory
 
 N, D = 25, 70
@@ -61,11 +58,11 @@ def test_other_rows_than_its_own_are_scored_from_written_parts():
 def test_products_of_rows_are_formed_once_and_go_with_the_rows():
     rng = np.random.default_rng(2)
     X, y = rng.normal(size=(N, D)), np.where(rng.random(N) < 0.5, 1.0, -1.0)
-    source = Memory(X, y, np.ones(N), Recipe(np.zeros(D), np.ones(D), True), wide=True)
+    source = Memory(X, y, np.ones(N), unscaled(D), wide=True)
     spec, before = spec_of(D), len(dual_parts._products)
     state = spec.start()
     for _ in range(4):
-        state = sweep(spec, state, source, mean_field)[0]
+        state = mean_field_sweep(spec, state, source)
         assert state.coefficients.parts.common_variance is not None
     assert len(dual_parts._products) == before + 1
     del source, state

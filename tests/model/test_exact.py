@@ -7,19 +7,17 @@ import pandas as pd
 import pytest
 from scipy import integrate, stats
 
-from models import random_state, source_of, spec_of
+from models import mean_field_stats, mean_field_terms, random_state, source_of, spec_of, unscaled
 from reference import simulate
 from shown import by_mean_field
 from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, Normal, Ridge, Variational, load
-from vbsvm.base.update_mode import mean_field
-from vbsvm.design.scaling import Recipe
 from vbsvm.inference import solvers
 from vbsvm.inference.loop import optimize
 from vbsvm.inference.profiled import ProfiledNewton
 from vbsvm.model.interfaces import Precision
 from vbsvm.model.likelihoods.hinge import EXACT_HINGE, ExactHinge
 from vbsvm.model.spec import Block, Spec
-from vbsvm.model.sweep import elbo, pass_rows, row_term_fixed_weights
+from vbsvm.model.sweep import elbo, row_term_fixed_weights
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.rows import Grouping
 
@@ -43,17 +41,17 @@ class TestTerms:
         loss, _ = integrate.quad(
             lambda z: max(0.0, 1 - y * (f + np.sqrt(v) * z)) * stats.norm.pdf(z), -12, 12, points=[(y - f) / np.sqrt(v)]
         )
-        found = EXACT_HINGE.terms(*map(np.atleast_1d, map(float, (f, v, y, s))), mean_field)
+        found = mean_field_terms(EXACT_HINGE, *map(np.atleast_1d, map(float, (f, v, y, s))))
         np.testing.assert_allclose(found.value, -2 * loss, rtol=1e-7, atol=1e-12)
 
     def test_u_w_and_the_curvature_are_its_derivatives(self, f, v, y, s):
         def value(f, v):
             return (
-                s * EXACT_HINGE.terms(np.array([f]), np.array([v]), np.array([y]), np.array([s]), mean_field).value[0]
+                s * mean_field_terms(EXACT_HINGE, np.array([f]), np.array([v]), np.array([y]), np.array([s])).value[0]
             )
 
         e = 1e-5 * np.sqrt(v)
-        found = EXACT_HINGE.terms(np.array([f]), np.array([v]), np.array([float(y)]), np.array([float(s)]), mean_field)
+        found = mean_field_terms(EXACT_HINGE, np.array([f]), np.array([v]), np.array([float(y)]), np.array([float(s)]))
         by_v = (value(f, v + e * v) - value(f, v - e * v)) / (2 * e * v)
         by_f = (value(f + e, v) - value(f - e, v)) / (2 * e)
         by_ff = (value(f + 100 * e, v) - 2 * value(f, v) + value(f - 100 * e, v)) / (100 * e) ** 2
@@ -69,7 +67,7 @@ def test_it_is_the_tighter_bound_at_any_state():
     exact = replace(spec, likelihood=EXACT_HINGE)
     for seed in range(5):
         state = random_state(spec, np.random.default_rng(seed))
-        ours, papers = (pass_rows(one, state, source, mean_field) for one in (exact, spec))
+        ours, papers = (mean_field_stats(one, state, source) for one in (exact, spec))
         assert ours.row_bound > papers.row_bound
         # With its own weights held, the row term is that of the pass at the same state.
         assert row_term_fixed_weights(state, ours) == pytest.approx(ours.row_bound, rel=1e-10)
@@ -110,16 +108,16 @@ def test_it_ends_at_the_same_place_wherever_it_begins(name, early, monkeypatch):
     assert found.ending.name == "CONVERGED"
     assert found.bounds[-1] == pytest.approx(wanted.bounds[-1], abs=2e-5)
     assert found.bounds[-1] > elbo(
-        spec, paper, pass_rows(spec, paper, task.source, mean_field).row_bound
+        spec, paper, mean_field_stats(spec, paper, task.source).row_bound
     )  # the paper's own optimum is another place
 
 
 def test_its_curvature_is_its_gram_and_formed_once():
     task = TASKS["groups"]()
     state = Variational(bound="paper").run(task.spec, task.source).state
-    exact = pass_rows(replace(task.spec, likelihood=EXACT_HINGE), state, task.source, mean_field, with_curvature=True)
+    exact = mean_field_stats(replace(task.spec, likelihood=EXACT_HINGE), state, task.source, with_curvature=True)
     assert exact.curvature is exact.gram
-    paper = pass_rows(task.spec, state, task.source, mean_field, with_curvature=True)
+    paper = mean_field_stats(task.spec, state, task.source, with_curvature=True)
     assert not np.allclose(paper.curvature.corner, paper.gram.corner)
 
 
@@ -129,7 +127,7 @@ def test_it_ends_where_no_single_update_rises(name):
     task = TASKS[name]()
     spec = replace(task.spec, likelihood=EXACT_HINGE)
     outcome = TIGHT.run(task.spec, task.source)
-    stats = pass_rows(spec, outcome.state, task.source, mean_field)
+    stats = mean_field_stats(spec, outcome.state, task.source)
     distribution = stats.gram.conditional(stats.cross, spec.precision(outcome.state))
     at = outcome.state.coefficients
     np.testing.assert_allclose(distribution.mean, at.mean, atol=2e-4 * np.sqrt(at.variances).max())
@@ -138,7 +136,7 @@ def test_it_ends_where_no_single_update_rises(name):
     for _ in range(5):
         step = 0.1 * np.sqrt(at.variances) * rng.normal(size=len(at.mean))
         moved = replace(outcome.state, coefficients=at.with_mean(at.mean + step))
-        row_bound = pass_rows(spec, moved, task.source, mean_field).row_bound
+        row_bound = mean_field_stats(spec, moved, task.source).row_bound
         assert elbo(spec, moved, row_bound) < outcome.bounds[-1]
 
 
@@ -148,8 +146,8 @@ def test_arrow_and_dense_agree():
     X, y = data[["x"]].to_numpy(), np.where(data["y"] == "yes", 1.0, -1.0)
     columns = np.column_stack([X, np.eye(20)[data["g"]]])
     groups = Grouping(data["g"].to_numpy(), 20, (0,))
-    arrow = Memory(X, y, np.ones(80), Recipe(np.zeros(1), np.ones(1), True), (groups,))
-    dense = Memory(columns, y, np.ones(80), Recipe(np.zeros(21), np.ones(21), True))
+    arrow = Memory(X, y, np.ones(80), unscaled(1), (groups,))
+    dense = Memory(columns, y, np.ones(80), unscaled(21))
     blocks = Block("fixed", (slice(0, 2),), Normal(100.0)), Block("groups", (slice(2, 22),), Ridge())
     one, other = (TIGHT.run(Spec(blocks), source) for source in (arrow, dense))
     assert one.bounds[-1] == pytest.approx(other.bounds[-1], rel=1e-9)

@@ -14,7 +14,7 @@ from sklearn.feature_selection import SelectFromModel
 from sklearn.pipeline import make_pipeline
 
 from grouped_models import dense_twin, grouped_problems
-from models import source_of, visit
+from models import mean_field_stats, mean_field_sweep, source_of, visit
 from reference import algorithm_3, simulate
 from shown import by_mean_field
 from vbsvm import VBSVC, Beta, Joint, LaplaceZero, Model, Normal, Variational
@@ -133,7 +133,7 @@ def gated_problems(draw):
     source = source_of(X, y, s)
     state = spec.start(draw(st.sampled_from([1.0, 0.5, 0.05])))
     for _ in range(draw(st.integers(1, 3))):
-        state, _ = sweep.sweep(spec, state, source, mean_field)
+        state = mean_field_sweep(spec, state, source)
     moved = state.packed + 0.3 * rng.normal(size=len(state.packed))
     return spec, source, state.unpack(moved)
 
@@ -182,7 +182,7 @@ def test_row_variances_and_sums_are_those_of_all_states_of_the_gates():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(20, 4)), rng.choice([-1.0, 1.0], size=20)
     spec, source = gated_spec(4, LaplaceZero(0.4, groups=((1, 3),))), source_of(X, y)
-    state, _ = sweep.sweep(spec, spec.start(0.6), source, mean_field)
+    state = mean_field_sweep(spec, spec.start(0.6), source)
     state = replace(state, gates=state.gates.with_log_odds(np.array([0.3, -0.7, 1.2])))
     C, distribution = np.column_stack([np.ones(20), X]), state.coefficients
     moments = np.zeros((2, 20))
@@ -295,8 +295,8 @@ def test_gates_beside_groups_equal_dense_ones(problem, seed):
     one = other = spec.start(0.7)
     dense = dense_twin(arrow)
     for _ in range(3):
-        one, _ = sweep.sweep(spec, one, arrow, mean_field)
-        other, _ = sweep.sweep(spec, other, dense, mean_field)
+        one = mean_field_sweep(spec, one, arrow)
+        other = mean_field_sweep(spec, other, dense)
         np.testing.assert_allclose(one.gates.log_odds, other.gates.log_odds, rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(one.coefficients.mean, other.coefficients.mean, rtol=1e-8, atol=1e-9)
     ours, theirs = visit(spec, one, arrow), visit(spec, other, dense)
@@ -352,8 +352,8 @@ class TestWide:
             one, _ = sweep.sweep(spec, one, source, Draw(1, 0, k))
             other, _ = sweep.sweep(spec, other, replace(source, wide=True), Draw(1, 0, k))
         distribution = one.coefficients
-        dense_stats = sweep.pass_rows(spec, one, source, mean_field)
-        dual_stats = sweep.pass_rows(spec, one, replace(source, wide=True), mean_field)
+        dense_stats = mean_field_stats(spec, one, source)
+        dual_stats = mean_field_stats(spec, one, replace(source, wide=True))
         odds = spec.prior_log_odds(one)
         ours = (
             dual_stats.gram.scan(dual_stats.cross, distribution, one.gates, odds).draw(np.random.default_rng(0)).result
@@ -384,7 +384,7 @@ class TestJoint:
         spec, source = gated_spec(3, LaplaceZero(0.3, gates=Joint())), source_of(X, y)
         state = spec.start()
         for _ in range(3):
-            state, _ = sweep.sweep(spec, state, source, mean_field)
+            state = mean_field_sweep(spec, state, source)
         at, distribution, rng, n = visit(spec, state, source), state.coefficients, np.random.default_rng(0), 400_000
         scale = state.scales[1]
         opened = rng.random((n, 3)) < distribution.inclusion

@@ -10,8 +10,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 from page_outline import outline
-from vbsvm import VBSVC, GaussianImputation, Gibbs, Joint, LaplaceZero, Model, NotAtRandom, Variational
-from vbsvm.results.fit import Fit
+from vbsvm import VBSVC, Fit, GaussianImputation, Gibbs, Joint, LaplaceZero, Model, NotAtRandom, Variational
 
 
 @pytest.fixture(scope="module")

@@ -2,16 +2,13 @@
 
 import os
 import threading
-from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from clusters import kill_during, wait_until, workers
-from parts import Parts
-from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, Variational
-from vbsvm.missing.categories import LevelCounts
+from parts import Parts, columns_of, cut, table
+from vbsvm import Gibbs, LaplaceZero, Model, Variational
 from vbsvm.sources.cluster import FAN_IN, Cluster
 from vbsvm.sources.distributed import Distributed, WorkerPart
 
@@ -28,42 +25,21 @@ def client():
         yield found
 
 
-def table(n=90, seed=0, missing=0.0):
-    rng = np.random.default_rng(seed)
-    x, z = rng.normal(size=n), rng.normal(size=n)
-    data = pd.DataFrame({"x": x, "z": z, "k": rng.choice(["u", "v"], n), "g": rng.integers(0, 5, n)})
-    data["y"] = np.where(x - z + (data["k"] == "u") + rng.logistic(size=n) > 0, "yes", "no")
-    for name in ("x", "k") if missing else ():
-        data[name] = data[name].mask(rng.random(n) < missing)
-    return data
-
-
 def task_of(text, data=None, **settings):
-    return Model(text, table() if data is None else data, **settings)._task
-
-
-def columns_of(data, **settings):
-    return VBSVC(**settings)._tasks(data[["x", "z"]], data["y"], None)[0]
+    return Model(text, table(90) if data is None else data, **settings)._task
 
 
 TASKS = {
-    "dense": lambda: columns_of(table()),
-    "gates": lambda: columns_of(table(), prior=LaplaceZero()),
+    "dense": lambda: columns_of(table(90)),
+    "gates": lambda: columns_of(table(90), prior=LaplaceZero()),
     "groups": lambda: task_of("y ~ x + (1 | g)"),
-    "missing": lambda: columns_of(table(missing=0.2)),
-    "categories": lambda: task_of("y ~ k + z", table(missing=0.2)),
+    "missing": lambda: columns_of(table(90, missing=0.2)),
+    "categories": lambda: task_of("y ~ k + z", table(90, missing=0.2)),
 }
 
 
-def cut(source):
-    """Parts of the rows, one of them without any; rows stay with their candidates."""
-    parts = []
-    for k, (begin, end) in enumerate(zip(ENDS, (*ENDS[1:-1], len(source.X)), strict=False)):
-        where, known = source._aligned(slice(begin, end)), source.known_levels
-        if known is not None and k:
-            known = LevelCounts(tuple(np.zeros_like(one) for one in known.counts))
-        parts.append(replace(source.take(where), known_levels=known))
-    return parts
+def in_parts(source):
+    return cut(source, (*ENDS[:-1], len(source.X)))
 
 
 def itself(thing):
@@ -72,12 +48,12 @@ def itself(thing):
 
 def spread_out(client, source):
     """The same rows in workers; each part is a task, so that it can be made again."""
-    cluster, parts = Cluster.from_client(client), cut(source)
+    cluster, parts = Cluster.from_client(client), in_parts(source)
     return Distributed.from_memories(cluster, [client.submit(itself, part, pure=False) for part in parts], parts[1])
 
 
 def same_as_parts(client, source):
-    return spread_out(client, source), Parts.of(*(part for part in cut(source) if part.n_rows))
+    return spread_out(client, source), Parts.of(*(part for part in in_parts(source) if part.n_rows))
 
 
 @pytest.mark.parametrize("name", ["dense", "gates", "groups", "missing", "categories"])
@@ -91,7 +67,7 @@ def test_draws_are_those_of_the_same_parts_in_memory(client, name):
 
 
 def test_a_killed_worker_costs_time_and_not_a_bit(client, monkeypatch):
-    task = columns_of(table(n=90, seed=3))
+    task = columns_of(table(90, seed=3))
     whole = TIGHT.run(task.spec, spread_out(client, task.source))
     source, passes = spread_out(client, task.source), []
     fold = Distributed.sum_stats
@@ -107,7 +83,7 @@ def test_a_killed_worker_costs_time_and_not_a_bit(client, monkeypatch):
 
 
 def test_two_fits_at_once_do_not_mix(client):
-    tasks = [columns_of(table(seed=seed)) for seed in (1, 2)]
+    tasks = [columns_of(table(90, seed=seed)) for seed in (1, 2)]
     alone = [TIGHT.run(task.spec, spread_out(client, task.source)) for task in tasks]
     together = {}
 
@@ -161,7 +137,7 @@ def held_by(client):
 
 
 def test_nothing_is_left_in_the_cluster(client):
-    task = columns_of(table())
+    task = columns_of(table(90))
     source = spread_out(client, task.source)
     Variational().run(task.spec, source)
     assert held_by(client)
@@ -170,5 +146,5 @@ def test_nothing_is_left_in_the_cluster(client):
 
 
 def test_a_part_says_how_many_bytes_it_has():
-    memory = columns_of(table()).source
+    memory = columns_of(table(90)).source
     assert WorkerPart(memory).__sizeof__() == 90 * (2 + 1) * 8 + memory.weights.nbytes

@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from models import random_state, spec_of
+from models import mean_field_stats, random_state, spec_of
 from vbsvm import VBSVC
 from vbsvm.base import arrays
-from vbsvm.base.update_mode import mean_field
 from vbsvm.design.scaling import ColumnSummary, Recipe
-from vbsvm.model.sweep import pass_rows
 from vbsvm.sources.memory import Memory
 
 N, D = 36_000, 25  # eight blocks of rows, wide enough for threads
@@ -30,7 +28,7 @@ def stats_of(X, y, s):
     recipe = ColumnSummary.from_rows(X, s).recipe(intercept=True, standardize=True)
     spec = spec_of(D)
     state = random_state(spec, np.random.default_rng(1))
-    return pass_rows(spec, state, Memory(X, y, s, recipe), mean_field, with_curvature=True)
+    return mean_field_stats(spec, state, Memory(X, y, s, recipe), with_curvature=True)
 
 
 def assert_same(one, other, rtol):

@@ -12,9 +12,8 @@ import pytest
 import scipy.sparse as sp
 
 from clusters import workers
-from vbsvm import VBSVC, Files, GaussianImputation, LaplaceZero, Model, NotAtRandom, Variational, VBLogistic
-from vbsvm.api.dask_estimator import DaskVBLogistic, DaskVBSVC
-from vbsvm.model.priors.laplace_zero import Joint
+from vbsvm import VBSVC, Files, GaussianImputation, Joint, LaplaceZero, Model, NotAtRandom, Variational, VBLogistic
+from vbsvm.dask import DaskVBLogistic, DaskVBSVC
 from vbsvm.sources import rows
 
 dd = pytest.importorskip("dask.dataframe")

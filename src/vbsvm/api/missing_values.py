@@ -123,7 +123,8 @@ def plan_missing_data(settings: GaussianImputation, data: EncodedData, design: D
             moments = data.sum(partial(_level_sums, plan.recipe, columns, sizes))
             fixed = FixedLevels(columns, moments, settings.labels == REGRESSOR)
         levels = LevelModel(sizes, settings.fixed, fixed)
-    model = MissingModel.from_parts(input_model, levels)
+    missing = missing_inputs is not None or levels is not None
+    model = MissingModel(input_model if missing_inputs is not None else None, levels) if missing else None
     return MissingDataPlan(settings, terms, first, model, fixed, input_model, missing_inputs, patterns, units)
 
 

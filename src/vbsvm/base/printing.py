@@ -341,7 +341,7 @@ def bar(what: str, total: int, *, shown: bool | None = None) -> Iterator[Callabl
     if shown is False or (shown is None and not is_interactive()):
         yield lambda done: None
         return
-    if not _has("rich") or (notebook and not _has("ipywidgets")):
+    if find_spec("rich") is None or (notebook and find_spec("ipywidgets") is None):
         with _plain(what, max(1, total)) as update:
             yield update
         return
@@ -352,10 +352,6 @@ def bar(what: str, total: int, *, shown: bool | None = None) -> Iterator[Callabl
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=max(1, total))
         yield lambda done: progress.update(task, completed=done)
-
-
-def _has(package: str) -> bool:
-    return find_spec(package) is not None
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from vbsvm.base.update_mode import Draw, mean_field
 from vbsvm.design.candidates import Draws
 from vbsvm.inference.steps import FixedPoint, largest_change
 from vbsvm.missing.distributions import FixedInputs, InputDistribution, InputSums
-from vbsvm.missing.imputation import ProperDraw
+from vbsvm.missing.imputation import ProperDraw, about_mean
 from vbsvm.missing.labelled_inputs import LabelledInputs
 from vbsvm.missing.model import FIXED_SWEEPS, InputModel, MissingModel, MissingState, input_model
 from vbsvm.model.row_pass import Source
@@ -104,7 +104,7 @@ def drawn_values(
 
 def _redraw(part: _ClassRows, moments: Array, size: float, within: Array, rng: np.random.Generator) -> Array:
     """Redraw the missing values of a class, from a distribution with drawn parameters."""
-    n, mean, scatter = _about_mean(moments)
+    n, mean, scatter = about_mean(moments)
     covariance = InverseWishart(scatter + size * within, len(mean) + 1 + n).draw(rng).value
     drawn = mean + np.linalg.cholesky(covariance / n) @ rng.standard_normal(len(mean))
     return ProperDraw(0, np.arange(len(mean)), drawn, covariance).fill(part.x, None, rng)
@@ -112,16 +112,13 @@ def _redraw(part: _ClassRows, moments: Array, size: float, within: Array, rng: n
 
 def _within(moments: list[Array], size: float) -> Array:
     """The covariance within classes, as if ``size`` further rows had independent variables."""
-    about = [_about_mean(m) for m in moments]
-    n, scatter = (
-        sum(m[0] for m in about),
-        sum((m[2] for m in about[1:]), about[0][2]),
-    )
+    about = [about_mean(m) for m in moments]
+    n, scatter = sum(m[0] for m in about), sum((m[2] for m in about[1:]), about[0][2])
     return (scatter + size * np.eye(len(scatter))) / (n + size)
 
 
 def _expected(moments: Array, size: float, covariance: Array) -> JointNormal:
-    n, mean, scatter = _about_mean(moments)
+    n, mean, scatter = about_mean(moments)
     return JointNormal(mean, (scatter + size * covariance) / (n + size))
 
 
@@ -138,13 +135,6 @@ def _moments(x: Array, s: Array) -> Array:
     """Σ s [1; x][1; x]ᵀ."""
     with_ones = np.column_stack([np.ones(len(x)), x])
     return with_ones.T @ (s[:, None] * with_ones)
-
-
-def _about_mean(moments: Array) -> tuple[float, Array, Array]:
-    """The total weight, the mean, and the scatter about it."""
-    n, mean = float(moments[0, 0]), moments[0, 1:] / moments[0, 0]
-    scatter = moments[1:, 1:] - n * np.outer(mean, mean)
-    return n, mean, 0.5 * (scatter + scatter.T)
 
 
 # Converged when no parameter, for standardised inputs, changes by more than this in a step.
@@ -168,7 +158,8 @@ def learn_inputs(spec: Spec, source: Source, max_passes: int) -> LearnedInputs:
     labelled = result.distribution.inputs
     if not isinstance(labelled, LabelledInputs):
         return result
-    with_prior = model.with_label_prior(labelled, source.input_sums(labelled.without_labels))
+    at_means = model.labelled(source.input_sums(labelled.without_labels))
+    with_prior = labelled.with_prior(at_means.residuals.scale, model.psi)
     return _iterate(model, spec, source, with_prior, max_passes)
 
 

@@ -36,9 +36,7 @@ class Population:
     @staticmethod
     def from_moments(moments: Array, inputs: Inputs, model: InputModel) -> "Population":
         """Estimate both from Σ s [1; d][1; d]ᵀ: posterior mean of μ (flat prior), and the inverse of E Σ⁻¹."""
-        n = moments[0, 0]
-        mean = moments[0, 1:] / n
-        scatter = moments[1:, 1:] - n * np.outer(mean, mean)
+        n, mean, scatter = about_mean(moments)
         return Population(inputs, mean, (scatter + model.psi * np.eye(len(mean))) / (model.nu + n - 1))
 
     @cached_property
@@ -113,11 +111,17 @@ class ProperDraw:
         return filled[:, self.n_labels - begin :]
 
 
+def about_mean(moments: Array) -> tuple[float, Array, Array]:
+    """The total weight, the mean, and the scatter about it, from Σ s [1; x][1; x]ᵀ."""
+    n, mean = float(moments[0, 0]), moments[0, 1:] / moments[0, 0]
+    scatter = moments[1:, 1:] - n * np.outer(mean, mean)
+    return n, mean, 0.5 * (scatter + scatter.T)
+
+
 def _moments(sums: Array, psi: float, rng: np.random.Generator) -> tuple[Array, Array]:
     """Draw mean and covariance given Σ s [1; x][1; x]ᵀ, under a prior worth ``psi`` independent rows."""
-    n, mean = float(sums[0, 0]), sums[0, 1:] / sums[0, 0]
-    scatter = sums[1:, 1:] - n * np.outer(mean, mean) + psi * np.eye(len(mean))
-    covariance = InverseWishart(0.5 * (scatter + scatter.T), len(mean) + n).draw(rng).value
+    n, mean, scatter = about_mean(sums)
+    covariance = InverseWishart(scatter + psi * np.eye(len(mean)), len(mean) + n).draw(rng).value
     return mean + np.linalg.cholesky(covariance / n) @ rng.standard_normal(len(mean)), covariance
 
 

@@ -23,12 +23,11 @@ from vbsvm.missing.distributions import (
     InputSums,
     JointInputs,
     KnownInputs,
-    MeanDistribution,
+    ProbitDistribution,
     Regression,
     Selective,
 )
 from vbsvm.missing.labelled_inputs import LabelledInputs
-from vbsvm.missing.mechanisms import ProbitDistribution
 from vbsvm.missing.rows import Inputs
 from vbsvm.missing.settings import GaussianImputation, NotAtRandom
 from vbsvm.model.interfaces import Rows
@@ -43,6 +42,20 @@ INPUTS = "distribution of the inputs"
 LEVELS = "distribution of the levels"
 
 T = TypeVar("T")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MeanDistribution:
+    """q(μ) = N(mean, spread)."""
+
+    mean: Array
+    spread: Array
+
+    def draw(self, rng: np.random.Generator) -> "MeanDistribution":
+        """Draw μ."""
+        mean = self.mean + np.linalg.cholesky(self.spread) @ rng.standard_normal(len(self.mean))
+        return MeanDistribution(mean, np.zeros_like(self.spread))
 
 
 @final
@@ -127,10 +140,6 @@ class InputModel:
         """Distribution with labels as regressors, and the prior of ``before``."""
         K = before.K if isinstance(before, LabelledInputs) else None
         return LabelledInputs.from_sums(sums, self._n_known, self.psi, self.nu, K)
-
-    def with_label_prior(self, distribution: LabelledInputs, known: InputSums) -> LabelledInputs:
-        """The distribution with the prior that the evidence supports; ``known`` are sums at means without labels."""
-        return distribution.with_prior(self.labelled(known).residuals.scale, self.psi)
 
     @property
     def _n_known(self) -> int:
@@ -280,11 +289,6 @@ class MissingModel:
 
     inputs: InputModel | None = None
     levels: LevelModel | None = None
-
-    @staticmethod
-    def from_parts(inputs: InputModel | None, levels: LevelModel | None = None) -> "MissingModel | None":
-        """The model of both parts, or None if nothing is missing."""
-        return None if inputs is None and levels is None else MissingModel(inputs, levels)
 
     @property
     def fixed(self) -> bool:

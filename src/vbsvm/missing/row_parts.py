@@ -5,7 +5,7 @@ computed once, and their covariances enter matrices as blocks of the missing var
 would take most of the time of a fit.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import final
 
 import numpy as np
@@ -24,13 +24,11 @@ from vbsvm.missing.updates import (
     RowPosterior,
     WeightedCandidates,
     conditional_means,
-    fixed_stats,
     imputation_variance,
     moment_sums,
 )
 from vbsvm.model.interfaces import EffectiveCoefficients, Gram, LabelledRows, MissingDistributions, PointDistribution
 from vbsvm.model.layouts.dense import LOG_2PI, DenseGaussian, DenseGram, DenseRows
-from vbsvm.model.likelihoods.base import ScaleMixture
 from vbsvm.model.row_pass import CompleteRows, RowInfluence, RowPass, Stats
 
 # The value of missing predictors in fingerprints of the data.
@@ -47,63 +45,23 @@ class IncompletePart:
 
     def stats(self, row_pass: RowPass, candidates: WeightedCandidates | None = None) -> Stats:
         """G = Σ w (c̃c̃ᵀ + S), r = Σ u c̃, and the sums of the inputs; under an exact bound, without latent scales."""
+        rows, state = self.rows, row_pass.missing
         with np.errstate(all="ignore"):
-            if candidates is None and has_fixed_blocks(self.rows, row_pass):
-                return stats_of_blocks(self.rows, row_pass)
-            if isinstance(row_pass.likelihood, ScaleMixture):
-                return self._augmented(row_pass, row_pass.likelihood, candidates)
-            if self.rows.adapt:
-                raise ValueError("Missing values that adapt to the labels are not supported with an exact bound.")
-            return fixed_stats(
-                self.rows, row_pass.coefficients, row_pass.likelihood, _inputs(row_pass.missing), candidates
+            if candidates is None and has_fixed_blocks(rows, row_pass):
+                return stats_of_blocks(rows, row_pass)
+            assert isinstance(state, MissingState)
+            last_values = None if state.values is None else state.values.get(rows.index)
+            renew = starts_new_draws(row_pass.mode, FIXED_SWEEPS)
+            distributions = RowDistributions(
+                rows, row_pass.coefficients, row_pass.likelihood, _inputs(state), candidates, last_values, renew
             )
-
-    def _augmented(self, row_pass: RowPass, likelihood: ScaleMixture, candidates: WeightedCandidates | None) -> Stats:
-        rows, coefficients, state, inputs = (
-            self.rows,
-            row_pass.coefficients,
-            row_pass.missing,
-            _inputs(row_pass.missing),
-        )
-        assert isinstance(state, MissingState)
-        last_values = None if state.values is None else state.values.get(rows.index)
-        renew = starts_new_draws(row_pass.mode, FIXED_SWEEPS)
-        distributions = RowDistributions(rows, coefficients, likelihood, inputs, candidates, last_values, renew)
-        posterior = row_pass.mode(distributions, "incomplete rows", rows.index)
-        posterior = posterior if isinstance(posterior, RowPosterior) else distributions.result
-        y, s, w = rows.y, posterior.responsibilities * rows.weights, posterior.w
-        entropy, levels = posterior.entropy, None
-        if candidates is not None:
-            entropy, levels = (
-                entropy + candidates.entropy(posterior.responsibilities, rows.weights),
-                candidates.sums(s).levels,
-            )
-        filled = rows.filled(posterior.values)
-        gram, sums = moment_sums(rows, filled, posterior.values, w, s, posterior.covariances)
-        curvature = None
-        if row_pass.with_curvature and not isinstance(coefficients, PointDistribution):
-            # With d's distribution fixed, √χ is a norm of (h, Cov(d)^½b, …); this is φ's second derivative in E[b].
-            derivative_rows = rows.scaled_and_shifted(posterior.values, -y * posterior.h, posterior.cov_effects)
-            curvature = gram - derivative_rows.gram(
-                -likelihood.elasticity(posterior.root) * w / np.square(posterior.root)
-            )
-        if inputs.probit is not None:
-            j = inputs.probit.variables
-            values, variances = (rows.known + posterior.values)[:, j], posterior.variances[:, j]
-            sums = replace(sums, probit=inputs.probit.sums(values, variances, ~rows.missing[:, j], s, posterior.latent))
-        row_bound = float(s @ likelihood.value(posterior.h, posterior.root)) + entropy
-        u, kink = likelihood.pull(y, s, w), likelihood.kink
-        # f² + E v = kink² − 2 kink h + χ, as y f = kink − h.
-        squares_of_f = kink * (kink - 2.0 * posterior.h) + np.square(posterior.root)
-        constant = float(u @ (y * (kink - posterior.h))) - 0.5 * float(w @ squares_of_f)
-        return Stats(
-            gram=gram,
-            cross_sums=filled.cross(u),
-            row_bound=row_bound,
-            constant=constant - row_bound,
-            curvature=curvature,
-            missing=MissingSums(sums, levels, {} if posterior.covariances else {rows.index: posterior.values}),
-        )
+            posterior = row_pass.mode(distributions, "incomplete rows", rows.index)
+            drawn = isinstance(posterior, RowPosterior)
+            posterior = posterior if drawn else distributions.result
+            gram, sums = moment_sums(rows, posterior)
+            levels = None if candidates is None else candidates.sums(posterior.weights).levels
+            values = {rows.index: posterior.values} if drawn else {}
+            return posterior.stats(rows, row_pass, gram, MissingSums(sums, levels, values))
 
     def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
         """Scores at a point, with the sampler's last draws of missing values or else a placeholder."""
@@ -251,9 +209,9 @@ def stats_of_blocks(rows: IncompleteRows, row_pass: RowPass) -> Stats:
 
     The score of a row has the variance V = cᵀΣc + tr(C E[bbᵀ]), where b are the coefficients of its missing values d.
     """
-    coefficients, likelihood = row_pass.coefficients, row_pass.likelihood
+    coefficients, s = row_pass.coefficients, rows.weights
     assert isinstance(coefficients, DenseGaussian | PointDistribution)
-    moments, y, s = FixedMoments.of_rows(rows, _inputs(row_pass.missing)), rows.y, rows.weights
+    moments = FixedMoments.of_rows(rows, _inputs(row_pass.missing))
     f, v = coefficients.row_moments(moments.filled)
     b, effects = coefficients.mean[rows.inputs.variables], np.zeros_like(moments.values)
     V, covariance = np.array(np.broadcast_to(v, f.shape)), None
@@ -264,24 +222,12 @@ def stats_of_blocks(rows: IncompleteRows, row_pass: RowPass) -> Stats:
         V[which] += b[M] @ C @ b[M]
         if covariance is not None:
             V[which] += np.vdot(C, covariance[_cells(rows, M)])
-    terms = likelihood.terms(f, V, y, s, mean_field, "rows", rows.index)
+    terms = row_pass.likelihood.terms(f, V, rows.y, s, mean_field)
     gram: DenseGram = moments.filled.gram(terms.w)
     for which, M, C in moments.blocks:
         gram.matrix[_cells(rows, M)] += terms.w[which].sum() * C
-    curvature: DenseGram | None = gram
-    if isinstance(likelihood, ScaleMixture):
-        curvature = None
-        if row_pass.with_curvature and covariance is not None:
-            # With d's distribution fixed, √χ is a norm of (h, C^½b, …); this is φ's second derivative in E[b].
-            h = likelihood.kink - y * f
-            slack = np.square(h) + V
-            derivatives = rows.scaled_and_shifted(moments.values, -y * h, effects)
-            assert isinstance(derivatives, DenseRows)
-            curvature = gram - derivatives.gram(-likelihood.elasticity(np.sqrt(slack)) * terms.w / slack)
-    row_bound = float(s @ terms.value) + moments.entropy
-    constant = float(terms.u @ f) - 0.5 * float(terms.w @ (np.square(f) + V)) - row_bound
-    cross = moments.filled.cross(terms.u)
-    return Stats(gram, cross, row_bound, constant, curvature, MissingSums(moments.sums))
+    posterior = RowPosterior(moments.filled, f, V, terms, s, moments.values, effects, moments.entropy)
+    return posterior.stats(rows, row_pass, gram, MissingSums(moments.sums))
 
 
 def _cells(rows: IncompleteRows, M: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

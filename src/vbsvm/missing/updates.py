@@ -7,7 +7,7 @@ w = χ(w)^(−½) has one solution, and so has the weight of any likelihood that
 Bayes a row needs no memory of the last pass.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -20,14 +20,13 @@ from vbsvm.base.cached import cached_property
 from vbsvm.base.update_mode import UpdateMode, mean_field, repeat_draws
 from vbsvm.design.candidates import Candidates
 from vbsvm.missing.categories import LevelCounts, LevelDistributions
-from vbsvm.missing.distributions import InputDistribution, InputSums
-from vbsvm.missing.mechanisms import ProbitPull, with_probit
+from vbsvm.missing.distributions import InputDistribution, InputSums, ProbitPull, ProbitSums, with_probit
 from vbsvm.missing.model import FIXED_SWEEPS, MissingSums
 from vbsvm.missing.rows import IncompleteRows, PatternGroup, means_given_known, with_noise
-from vbsvm.model.interfaces import EffectiveCoefficients, Effects, Gram, Rows
+from vbsvm.model.interfaces import EffectiveCoefficients, Effects, Gram, PointDistribution, Rows
 from vbsvm.model.layouts.dense import LOG_2PI
-from vbsvm.model.likelihoods.base import Likelihood, ScaleMixture
-from vbsvm.model.row_pass import Stats
+from vbsvm.model.likelihoods.base import Likelihood, RowTerms, ScaleMixture
+from vbsvm.model.row_pass import RowPass, Stats
 
 # Newton steps for log w: about four are enough, and bounded steps can't overflow. After a step of this size the error
 # is its square.
@@ -159,21 +158,38 @@ class CovarianceFactors:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class RowPosterior:
-    """Posterior of the rows' latent scales and missing values: h, √χ, w, responsibilities, moments, entropy.
+    """Posterior of incomplete rows: the rows with their missing values filled in, and what a pass needs of them.
 
-    ``variances`` are those of the values, ``cov_effects`` is Cov(d) E[b], all rows × variables.
+    ``f`` and ``v`` are mean and variance of the scores, ``weights`` include responsibilities as do the ``terms``, but
+    for their value; ``cov_effects`` is Cov(d) E[b], rows × variables like the ``values`` of d.
     """
 
-    h: Array
-    root: Array
-    w: Array
-    responsibilities: Array
+    filled: Rows
+    f: Array
+    v: Array | float
+    terms: RowTerms
+    weights: Array
     values: Array
-    variances: Array
     cov_effects: Array
-    covariances: tuple[CovarianceFactors, ...]
     entropy: float
-    latent: Array | None = None  # a sampler's draws of a*
+    covariances: Sequence[CovarianceFactors] = ()
+    probit: ProbitSums | None = None
+
+    def stats(self, rows: IncompleteRows, row_pass: RowPass, gram: Gram, missing: MissingSums) -> Stats:
+        """Sums of a pass, given the gram and those for the distributions of missing data."""
+        likelihood, f, v, terms = row_pass.likelihood, self.f, self.v, self.terms
+        curvature: Gram | None = gram
+        if isinstance(likelihood, ScaleMixture):
+            curvature = None
+            if row_pass.with_curvature and not isinstance(row_pass.coefficients, PointDistribution):
+                # With d's distribution fixed, √χ is a norm of (h, Cov(d)^½b, …); this is φ's second derivative in E[b].
+                h = likelihood.kink - rows.y * f
+                root = np.sqrt(np.square(h) + v)
+                derivatives = rows.scaled_and_shifted(self.values, -rows.y * h, self.cov_effects)
+                curvature = gram - derivatives.gram(-likelihood.elasticity(root) * terms.w / np.square(root))
+        row_bound = float(self.weights @ terms.value) + self.entropy
+        constant = float(terms.u @ f) - 0.5 * float(terms.w @ (np.square(f) + v)) - row_bound
+        return Stats(gram, self.filled.cross(terms.u), row_bound, constant, curvature, missing)
 
 
 @final
@@ -183,7 +199,7 @@ class RowDistributions:
 
     rows: IncompleteRows
     coefficients: EffectiveCoefficients
-    likelihood: ScaleMixture
+    likelihood: Likelihood
     distribution: InputDistribution
     candidates: WeightedCandidates | None = None
     values: Array | None = None
@@ -196,21 +212,37 @@ class RowDistributions:
         to the labels are drawn first.
         """
         rows, likelihood, values, latent = self.rows, self.likelihood, self.values, None
+        assert isinstance(likelihood, ScaleMixture)
         if rows.adapt:
             values = conditional_means(rows, self.distribution) if values is None else values
         elif self.renew or values is None:
             values, latent = self._draw_given_known(rng)
-        h = likelihood.kink - rows.y * self.coefficients.row_moments(rows.filled(values))[0]
+        f = self.coefficients.row_moments(rows.filled(values))[0]
+        h = likelihood.kink - rows.y * f
         root, responsibilities = np.abs(h), np.ones(len(h))
+        value = likelihood.value(h, root)
         if self.candidates is not None:
-            responsibilities = self.candidates.responsibilities(likelihood.value(h, root))
+            responsibilities = self.candidates.responsibilities(value)
         w = likelihood.latent(rows.weights, root).draw(rng).weight
         if rows.adapt:
             values, latent = self._draw_given_scales(values, w, rng)
         if self.candidates is not None:
             values = self.candidates.candidates.of_selected(values, responsibilities)
-        zeros = np.zeros_like(values)
-        return RowPosterior(h, root, responsibilities * w, responsibilities, values, zeros, zeros, (), 0.0, latent)
+        weights, w, zeros = responsibilities * rows.weights, responsibilities * w, np.zeros_like(values)
+        terms = RowTerms(value, likelihood.pull(rows.y, weights, w), w, None)
+        probit = self._probit_sums(values, zeros, weights, latent)
+        return RowPosterior(rows.filled(values), f, 0.0, terms, weights, values, zeros, 0.0, probit=probit)
+
+    def _probit_sums(
+        self, values: Array, variances: Array, weights: Array, latent: Array | None = None
+    ) -> ProbitSums | None:
+        """Sums of the probit model, if any; ``latent`` are draws of a*."""
+        probit = self.distribution.probit
+        if probit is None:
+            return None
+        j = probit.variables
+        all_values, observed = (self.rows.known + values)[:, j], ~self.rows.missing[:, j]
+        return probit.sums(all_values, variances[:, j], observed, weights, latent)
 
     def _probit_pull(
         self, expected: Array, before: Array, rng: np.random.Generator
@@ -228,11 +260,12 @@ class RowDistributions:
 
     def _draw_given_scales(self, before: Array, w: Array, rng: np.random.Generator) -> tuple[Array, Array | None]:
         """Draw values given labels and latent weights, and return the latent a*."""
-        rows, y, slope = self.rows, self.rows.y, self.likelihood.slope
+        rows, y, likelihood = self.rows, self.rows.y, self.likelihood
+        assert isinstance(likelihood, ScaleMixture)
         expected = conditional_means(rows, self.distribution)
         T, latent, pull = self._probit_pull(expected, before, rng)
         at_means = rows.filled(expected)
-        h = self.likelihood.kink - y * self.coefficients.row_moments(at_means)[0]
+        h = likelihood.kink - y * self.coefficients.row_moments(at_means)[0]
         effects = rows.effects(self.coefficients, at_means)
         values = expected.copy()
         for group in rows.groups:
@@ -240,7 +273,7 @@ class RowDistributions:
             axes, weight = cells.axes[cells.of_row], w[which, None]
             projected = np.einsum("rk,rkj->rj", cells.mean[cells.of_row], axes)
             shrinkage = 1.0 / (1.0 + weight * cells.curvature[cells.of_row])
-            step = (slope * y[which, None] + weight * (y * h)[which, None]) * projected
+            step = (likelihood.slope * y[which, None] + weight * (y * h)[which, None]) * projected
             step = (step + np.einsum("rk,rkj->rj", pull[group.cells], axes)) * shrinkage
             step += np.sqrt(shrinkage) * rng.standard_normal(shrinkage.shape)
             values[group.cells] += np.einsum("rkj,rj->rk", axes, step)
@@ -257,51 +290,63 @@ class RowDistributions:
 
     @property
     def result(self) -> RowPosterior:
-        """Jointly optimal distributions of latent scales and missing values."""
-        rows, y, s, likelihood = self.rows, self.rows.y, self.rows.weights, self.likelihood
-        values = conditional_means(rows, self.distribution)
-        at_means = rows.filled(values)
-        f, v = self.coefficients.row_moments(at_means)
-        effects = rows.effects(self.coefficients, at_means)
-        h, v = likelihood.kink - y * f, np.broadcast_to(v, len(y)).copy()
-        covariances, entropy, cov_effects = [], 0.0, np.zeros_like(values)
-        probit = self.distribution.probit
-        T = self.distribution.precision if probit is None else with_probit(self.distribution.precision, probit)
-        variances, responsibilities = np.zeros_like(values), np.ones(len(y))
-        adapts = 1.0 if rows.adapt else 0.0
+        """Jointly optimal distributions of latent scales and missing values.
+
+        A score is taken for normal, as it is where either d or b is known. Where d's distribution is fixed, the score
+        has the variance cᵀΣc + tr(Cov(d) E[bbᵀ]), and the gram serves as the curvature of an exact bound in the mean,
+        although that variance changes with it as well.
+        """
+        rows, y, likelihood, distribution = self.rows, self.rows.y, self.likelihood, self.distribution
+        values, probit = conditional_means(rows, distribution), distribution.probit
+        filled, n_variables = rows.filled(values), len(rows.inputs.variables)
+        f, v = self.coefficients.row_moments(filled)
+        effects, v = rows.effects(self.coefficients, filled), np.array(np.broadcast_to(v, f.shape))
+        T = distribution.precision if probit is None else with_probit(distribution.precision, probit)
+        variances, cov_effects = np.zeros_like(values), np.zeros_like(values)
+        row_entropy, total_shrinkage, parts = np.zeros(len(y)), np.zeros(len(y)), []
+        moved = rows.adapt or probit is not None
         for group in rows.groups:
             which, cells = group.rows, Cells.from_group(group, effects, T)
             axes, curvature = cells.axes[cells.of_row], cells.curvature[cells.of_row]
-            mean, cross = cells.mean[cells.of_row], effects.with_score[group.cells]
+            mean, shrinkage = cells.mean[cells.of_row], np.ones(curvature.shape)
             projected = np.einsum("rk,rkj->rj", mean, axes)
-            p = likelihood.slope * y[which, None] * projected
-            q = (y * h)[which, None] * projected - np.einsum("rk,rkj->rj", cross, axes)
-            pull = None if probit is None else ProbitPull.around(probit, group, values)
-            slack = h[which] ** 2 + v[which]
-            change, shrinkage = _resolve(likelihood, axes, adapts * curvature, adapts * p, adapts * q, slack, pull)
+            if moved:
+                assert isinstance(likelihood, ScaleMixture)
+                cross, h = effects.with_score[group.cells], likelihood.kink - y[which] * f[which]
+                adapts = 1.0 if rows.adapt else 0.0
+                p = adapts * likelihood.slope * y[which, None] * projected
+                q = adapts * ((y[which] * h)[:, None] * projected - np.einsum("rk,rkj->rj", cross, axes))
+                pull = None if probit is None else ProbitPull.around(probit, group, values)
+                change, shrinkage = _resolve(likelihood, axes, adapts * curvature, p, q, h**2 + v[which], pull)
+                values[group.cells] += change
+                f[which] += np.einsum("rk,rk->r", mean, change)
+                v[which] += 2 * np.einsum("rk,rk->r", cross, change)
+                v[which] += np.einsum("rk,rkj,rj->r", change, cells.covariance[cells.of_row], change)
+                v[which] = np.maximum(v[which], 0.0)
+            v[which] += (curvature * shrinkage).sum(axis=1)
             variances[group.cells] = np.einsum("rkj,rj->rk", np.square(axes), shrinkage)
-            values[group.cells] += change
             cov_effects[group.cells] = np.einsum("rkj,rj->rk", axes, projected * shrinkage)
-            h[which] -= y[which] * np.einsum("rk,rk->r", mean, change)
-            variance = v[which] + 2 * np.einsum("rk,rk->r", cross, change)
-            variance += np.einsum("rk,rkj,rj->r", change, cells.covariance[cells.of_row], change)
-            v[which] = np.maximum(variance, 0.0) + (curvature * shrinkage).sum(axis=1)
             log_det = np.log(shrinkage).sum(axis=1) - cells.log_det[cells.of_row]
-            row_entropy = 0.5 * (log_det + curvature.shape[1] * (1 + LOG_2PI))
-            if self.candidates is not None:
-                residuals = rows.known[which] + values[which] - rows.regressors[which] @ self.distribution.coefficients
-                fit = np.einsum("re,ef,rf->r", residuals, self.distribution.precision, residuals) + shrinkage.sum(
-                    axis=1
-                )
-                objective = row_entropy - 0.5 * fit + likelihood.value(h[which], np.sqrt(h[which] ** 2 + v[which]))
-                responsibilities[which] = self.candidates.responsibilities(objective, which)
-            weight = s[which] * responsibilities[which]
-            entropy += float(weight @ row_entropy)
-            w = weight * likelihood.unit_weight(np.sqrt(h[which] ** 2 + v[which]))
-            covariances.append(CovarianceFactors.from_cells(cells, shrinkage, w, weight, len(rows.inputs.variables)))
-        root = np.sqrt(h * h + v)
-        w = responsibilities * s * likelihood.unit_weight(root)
-        return RowPosterior(h, root, w, responsibilities, values, variances, cov_effects, tuple(covariances), entropy)
+            row_entropy[which] = 0.5 * (log_det + curvature.shape[1] * (1 + LOG_2PI))
+            total_shrinkage[which] = shrinkage.sum(axis=1)
+            parts.append((which, cells, shrinkage))
+        weights, entropy = rows.weights, 0.0
+        if self.candidates is not None:
+            residuals = rows.known + values - rows.regressors @ distribution.coefficients
+            fit = np.einsum("re,re->r", residuals @ distribution.precision, residuals) + total_shrinkage
+            value, _ = likelihood.slopes(f, v, y, weights)
+            responsibilities = self.candidates.responsibilities(row_entropy - 0.5 * fit + value)
+            entropy = self.candidates.entropy(responsibilities, weights)
+            weights = responsibilities * weights
+        terms = likelihood.terms(f, v, y, weights, mean_field)
+        covariances = [
+            CovarianceFactors.from_cells(cells, shrinkage, terms.w[which], weights[which], n_variables)
+            for which, cells, shrinkage in parts
+        ]
+        entropy += float(weights @ row_entropy)
+        probit_sums = self._probit_sums(values, variances, weights)
+        filled = rows.filled(values) if moved else filled
+        return RowPosterior(filled, f, v, terms, weights, values, cov_effects, entropy, covariances, probit_sums)
 
 
 def _resolve(
@@ -377,61 +422,11 @@ def solve_weights(likelihood: ScaleMixture, curvature: Array, p: Array, q: Array
     return w
 
 
-def moment_sums(
-    rows: IncompleteRows, filled: Rows, values: Array, w: Array, s: Array, covariances: Iterable[CovarianceFactors]
-) -> tuple[Gram, InputSums]:
-    """Σ w E[ccᵀ], and the sums of the predictors, with these moments of the missing values."""
-    gram, inputs = filled.gram(w), rows.known + values
+def moment_sums(rows: IncompleteRows, posterior: RowPosterior) -> tuple[Gram, InputSums]:
+    """Σ w E[ccᵀ], and the sums of the predictors."""
+    gram, inputs, s = posterior.filled.gram(posterior.terms.w), rows.known + posterior.values, posterior.weights
     squares = inputs.T @ (s[:, None] * inputs)
-    for factors in covariances:
+    for factors in posterior.covariances:
         gram = gram + rows.directions(factors.which, factors.vectors).gram(factors.of_rows)
         squares += factors.vectors.T @ (factors.of_inputs[:, None] * factors.vectors)
-    return gram, InputSums(rows.regressors.T @ (s[:, None] * inputs), squares)
-
-
-def fixed_stats(
-    rows: IncompleteRows,
-    coefficients: EffectiveCoefficients,
-    likelihood: Likelihood,
-    distribution: InputDistribution,
-    candidates: WeightedCandidates | None = None,
-) -> Stats:
-    """Sums of a pass under an exact bound with fixed missing values: G = Σ w (ccᵀ + LCLᵀ) and r = Σ u c.
-
-    The missing inputs d ~ N(m, C) of a row add L d to it. Its score has the mean f of the row with m filled in, and the
-    variance V = cᵀΣc + tr(C E[bbᵀ]), where b are the coefficients that multiply d. It is taken for normal, as it is
-    where either d or b is known. The gram serves as the curvature in the mean, although V changes with it as well.
-    """
-    s, means, entropy, levels = rows.weights, conditional_means(rows, distribution), 0.0, None
-    if candidates is not None:
-        responsibilities = candidates.responsibilities(np.zeros(len(s)))
-        s, entropy = responsibilities * s, candidates.entropy(responsibilities, s)
-        levels = candidates.sums(s).levels
-    filled = rows.filled(means)
-    f, v = coefficients.row_moments(filled)
-    effects = rows.effects(coefficients, filled)
-    V, parts = np.array(np.broadcast_to(v, f.shape)), []
-    for group in rows.groups:
-        cells = Cells.from_group(group, effects, distribution.precision)
-        V[group.rows] += cells.curvature.sum(axis=1)[cells.of_row]
-        entropies = 0.5 * (cells.axes.shape[1] * (1 + LOG_2PI) - cells.log_det)
-        entropy += float(s[group.rows] @ entropies[cells.of_row])
-        parts.append((group, cells))
-    terms = likelihood.terms(f, V, rows.y, s, mean_field, "rows", rows.index)
-    covariances = (
-        CovarianceFactors.from_cells(
-            cells, np.ones(group.cells[1].shape), terms.w[group.rows], s[group.rows], len(rows.inputs.variables)
-        )
-        for group, cells in parts
-    )
-    gram, inputs = moment_sums(rows, filled, means, terms.w, s, covariances)
-    row_bound = float(s @ terms.value) + entropy
-    constant = float(terms.u @ f) - 0.5 * float(terms.w @ (np.square(f) + V))
-    return Stats(
-        gram=gram,
-        cross_sums=filled.cross(terms.u),
-        row_bound=row_bound,
-        constant=constant - row_bound,
-        curvature=gram,
-        missing=MissingSums(inputs, levels),
-    )
+    return gram, InputSums(rows.regressors.T @ (s[:, None] * inputs), squares, probit=posterior.probit)

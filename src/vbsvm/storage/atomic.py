@@ -73,8 +73,6 @@ def _writer_is_dead(writer: list[str]) -> bool:
         return False
     try:
         os.kill(int(writer[1]), 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):
-        return False
+    except (OSError, OverflowError) as error:
+        return isinstance(error, ProcessLookupError)
     return False

@@ -66,10 +66,6 @@ class Registry:
         kind = getattr(import_module(module), name)
         return kind if isinstance(kind, Form) else Form(kind, public_fields, lambda values: self.make(kind, values))
 
-    def knows(self, kind: type) -> bool:
-        """Whether the class is registered."""
-        return kind in self._names
-
     def encode(self, value: Any, where: str = "") -> tuple[Any, list[NDArray[Any]]]:
         """Give the tree of a text, and the arrays that it refers to by number."""
         arrays: list[NDArray[Any]] = []
@@ -101,7 +97,10 @@ class Registry:
 
         name = self._names.get(type(value))
         if name is not None:
-            return {"enum": [name, value.name]} if isinstance(value, Enum) else self._encode_fields(name, value, inner)
+            if isinstance(value, Enum):
+                return {"enum": [name, value.name]}
+            named = self._forms[name].take(value)
+            return {"object": name, "fields": {key: inner(item, f".{key}") for key, item in named.items()}}
         match value:
             case np.generic() if value.dtype.kind in _NUMBERS and value.dtype.itemsize <= 8:
                 return {"number": [value.dtype.str, inner(value.item(), "")]}
@@ -126,10 +125,6 @@ class Registry:
             f"{where or 'The object'} holds {type(value).__name__}, which has no place in a file: files take numbers, "
             "text, arrays, and the classes that are registered."
         )
-
-    def _encode_fields(self, name: str, value: Any, inner: Callable[[Any, str], Any]) -> dict[str, Any]:
-        named = self._forms[name].take(value)
-        return {"object": name, "fields": {key: inner(item, f".{key}") for key, item in named.items()}}
 
     def _encode_array(
         self, value: NDArray[Any], where: str, arrays: list[NDArray[Any]], numbers: dict[int, int]
