@@ -60,19 +60,19 @@ class Callback:
 NULL_CALLBACK = Callback()
 
 
-@final
 class ProgressCallback(Callback):
     """Progress line in a terminal, shown once an optimisation has taken some seconds."""
 
     def __init__(self) -> None:
-        self._line, self._begun, self._passes = SharedLine() if is_interactive() else None, time.monotonic(), 0
+        self._line, self._wait = SharedLine() if is_interactive() else None, SECONDS_BEFORE
+        self._begun, self._passes, self._passes_before = time.monotonic(), 0, 0
 
     def on_step(self, result: "OptimizeResult", tol: float) -> None:
         """Show it if this takes long."""
         seconds = time.monotonic() - self._begun
-        if self._line is not None and seconds > SECONDS_BEFORE:
+        if self._line is not None and seconds > self._wait:
             passes = self._passes + result.passes
-            self._line.show(self, _progress(result, passes, seconds / max(1, passes), tol))
+            self._line.show(self, _progress(result, passes, seconds / max(1, passes - self._passes_before), tol))
 
     def on_end(self, result: "OptimizeResult") -> None:
         """Count its passes."""
@@ -80,18 +80,18 @@ class ProgressCallback(Callback):
 
 
 @final
-class CheckpointCallback(Callback):
+class CheckpointCallback(ProgressCallback):
     """Saves the results of a run in a checkpoint file, the last one unfinished, and shows progress.
 
     The file is removed by ``finish``. One that can't be read, or belongs to another run, is not used.
     """
 
     def __init__(self, path: Path, about: str, line: SharedLine | None) -> None:
-        self._path, self._about, self._line = path, about, line
+        super().__init__()
+        self._path, self._about, self._line, self._wait = path, about, line, 0.0
         self._before = self._read()
         self._results: list[OptimizeResult] = []
-        self._written = self._begun = time.monotonic()
-        self._passes_before = sum(result.passes for result in self._before)
+        self._written, self._passes_before = self._begun, sum(result.passes for result in self._before)
 
     @staticmethod
     def digest(*content: Any) -> str:
@@ -108,20 +108,18 @@ class CheckpointCallback(Callback):
         """How the next optimisation ended in an earlier run."""
         result = self._before.pop(0) if self._before else None
         if result is not None and not result.interrupted:
-            self._results.append(result)
+            self.on_end(result)
         return result
 
     def on_step(self, result: "OptimizeResult", tol: float) -> None:
         """Keep it from time to time, and show it."""
-        if self._line is not None:
-            passes = sum(earlier.passes for earlier in self._results) + result.passes
-            seconds = (time.monotonic() - self._begun) / max(1, passes - self._passes_before)
-            self._line.show(self, _progress(result, passes, seconds, tol))
+        super().on_step(result, tol)
         if time.monotonic() - self._written > SECONDS_BETWEEN:
             self._write([*self._results, result])
 
     def on_end(self, result: "OptimizeResult") -> None:
         """Keep it."""
+        super().on_end(result)
         if result.interrupted:
             self._write([*self._results, result])
         else:
@@ -389,7 +387,7 @@ def refined(
     spec: Spec, source: Source, end: Iterate, rule: AndersonNewton | NaturalGradient, max_passes: int
 ) -> tuple[Iterate, int]:
     """Nearby state with the shortest next step, and the number of passes used."""
-    fixed_point, shortest, best, state, passes, since = FixedPoint[State](), math.inf, end, end.state, 0, 0
+    fixed_point, shortest, best, state, passes, since = FixedPoint(), math.inf, end, end.state, 0, 0
     with np.errstate(all="ignore"):  # an extrapolated state may overflow, and is then taken back
         while passes < min(max_passes, OPTIONS.max_passes) and since < OPTIONS.patience and shortest > OPTIONS.min_step:
             passes, since = passes + 1, since + 1

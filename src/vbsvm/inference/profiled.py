@@ -20,8 +20,8 @@ from vbsvm.inference.steps import (
     AndersonNewton,
     Iterate,
     NaturalGradient,
+    StepRule,
     cavi_step,
-    evaluate_state,
     fixed_point_step,
     shorter_steps,
 )
@@ -63,8 +63,7 @@ class Options:
 OPTIONS = Options()
 
 
-@final
-class ProfiledNewton:
+class ProfiledNewton(StepRule):
     """Solves for the mean and the scales at each covariance, which Anderson extrapolation moves."""
 
     superlinear = True
@@ -79,7 +78,7 @@ class ProfiledNewton:
     def evaluate(self, spec: Spec, source: Source, state: State) -> Iterate:
         """Find the best mean and scales for the state's covariance."""
         if isinstance(state.coefficients, PointDistribution):
-            return evaluate_state(spec, source, state)
+            return super().evaluate(spec, source, state)
         rows = FixedVarianceRows(spec.likelihood, source, state.coefficients.effective(None))
         state = self.optimize_mean(spec, state, rows)
         return Iterate(state, elbo(spec, state, rows.row_term), rows.stats)

@@ -222,8 +222,9 @@ class Variational(Parameters):
                 if result.interrupted or (passes >= most and stage is sequence[0]):
                     early = result.converged and stage.tol > self.tol
                     return replace(result, ending=Status.OUT_OF_PASSES) if early else result
-                if sequence is not sequences[-1] and _gives_way(source, result, sequence, separates):
-                    break
+                failed = len(sequence) == 1 and not result.converged
+                if sequence is not sequences[-1] and (failed or _separates(source, result.state, separates)):
+                    break  # the next sequence is for separated classes, or follows a single stage that has failed
             else:
                 break
         assert result is not None
@@ -287,16 +288,13 @@ def _run_stage(
     return replace(highest, passes=passes, ending=status, others=tuple(results)), separates
 
 
-def _gives_way(source: Source, result: OptimizeResult, sequence: tuple[Stage, ...], separates: bool | None) -> bool:
-    """Whether the next sequence of stages is needed: for separated classes, or after a failed single stage."""
-    if len(sequence) == 1 and not result.converged:
-        return True
-    return _separates(source, result.state) if separates is None else separates
-
-
-def _separates(source: Source, state: State) -> bool:
+def _separates(source: Source, state: State, known: bool | None = None) -> bool:
     """Whether the mean scores classify every row correctly, so that no loss grows with the coefficients."""
-    return not source.sum_parts(lambda part: part.n_misclassified(state.coefficients.mean, state.missing))
+    return (
+        known
+        if known is not None
+        else not source.sum_parts(lambda part: part.n_misclassified(state.coefficients.mean, state.missing))
+    )
 
 
 def _widened(spec: Spec, source: Source, state: State) -> State:

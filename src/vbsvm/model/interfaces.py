@@ -80,7 +80,7 @@ class Gram(Protocol):
         """CᵀWCθ."""
         ...
 
-    def gated(self, gates: Gates | None, own: Self) -> Self:
+    def gated(self, gates: Gates, own: Self) -> Self:
         """G ∘ E[γ̃γ̃ᵀ]; the part with the variance of the gates is taken from ``own``."""
         ...
 
@@ -363,10 +363,6 @@ class SampledCoefficients(SecondMoments):
     def products(self, left: slice, right: slice) -> float:
         """Σ E[θ_j θ_k] over corresponding elements of two slices."""
         return float(np.vdot(self.draws[:, left], self.draws[:, right])) / len(self.draws)
-
-    def outer(self, n: int) -> Array:
-        """E[θθᵀ] of the first n coefficients."""
-        return self.draws[:, :n].T @ self.draws[:, :n] / len(self.draws)
 
     def quadratic(self, gram: Gram) -> float:
         """E[θᵀ gram θ]."""

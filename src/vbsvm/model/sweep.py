@@ -5,7 +5,6 @@ the moments of the others. ``mode`` is the update mode: keep each conditional as
 replace it by a draw (Gibbs).
 """
 
-from functools import partial
 from typing import Any
 
 from vbsvm.base.update_mode import UpdateMode
@@ -29,21 +28,16 @@ def pass_rows(spec: Spec, state: State, source: Source, mode: UpdateMode, *, wit
 
 def update(spec: Spec, state: State, stats: Stats, mode: UpdateMode) -> State:
     """Update everything but the rows (Algorithm 2, lines 2 to 4; 3, lines 2 to 8 and 11; 5, lines 13 and 14)."""
-    if spec.joint_gates:
-        state = update_coefficients_and_gates(spec, state, stats)
+    if spec.joint_gates:  # joint q(v_k, γ_k) of each predictor; for variational Bayes only
+        assert state.gates is not None
+        assert isinstance(stats.gram, DenseGram)  # the only layout with joint gates
+        distribution, gates = update_jointly(
+            stats.gram, stats.cross, spec.precision(state), state.coefficients, state.gates, spec.prior_log_odds(state)
+        )
+        state = State(distribution, state.scales, gates, state.missing)
     else:
         state = update_gates(spec, update_coefficients(spec, state, stats, mode), stats, mode)
     return update_missing(spec, update_priors(spec, state, mode), stats, mode)
-
-
-def update_coefficients_and_gates(spec: Spec, state: State, stats: Stats) -> State:
-    """Joint q(v_k, γ_k) of each predictor; for variational Bayes only."""
-    assert state.gates is not None
-    assert isinstance(stats.gram, DenseGram)  # the only layout with joint gates
-    distribution, gates = update_jointly(
-        stats.gram, stats.cross, spec.precision(state), state.coefficients, state.gates, spec.prior_log_odds(state)
-    )
-    return State(distribution, state.scales, gates, state.missing)
 
 
 def update_coefficients(spec: Spec, state: State, stats: Stats, mode: UpdateMode) -> State:
@@ -65,10 +59,13 @@ def update_priors(spec: Spec, state: State, mode: UpdateMode) -> State:
     """q(σ²) of each block, or a draw from it (Algorithm 2, line 4; Algorithm 3, lines 5 and 11; Appendices A, B)."""
     blocks = zip(spec.blocks, state.scales, spec.moments(state), strict=True)
     scales = [
-        block.prior.update(scale, moments, partial(_at_site, mode, i))
-        for i, (block, scale, moments) in enumerate(blocks)
+        block.prior.update(scale, moments, _at_block(mode, i)) for i, (block, scale, moments) in enumerate(blocks)
     ]
     return state.with_scales(tuple(scales))
+
+
+def _at_block(mode: UpdateMode, block: int) -> UpdateMode:
+    return lambda distribution, *site: mode(distribution, "scale", block, *site)
 
 
 def update_missing(spec: Spec, state: State, stats: Stats, mode: UpdateMode) -> State:
@@ -77,10 +74,6 @@ def update_missing(spec: Spec, state: State, stats: Stats, mode: UpdateMode) -> 
         return state
     missing = spec.missing.update(state.missing, stats.missing, mode)
     return State(state.coefficients, state.scales, state.gates, missing)
-
-
-def _at_site(mode: UpdateMode, block: int, distribution: Any, *site: str | int) -> Any:
-    return mode(distribution, "scale", block, *site)
 
 
 def elbo_terms(spec: Spec, state: State, row_term: float, missing: Any = None) -> dict[str, float]:

@@ -69,7 +69,7 @@ class DrawnGram:
     def interpolate(self, other: Self, fraction: float) -> "DrawnGram":
         """(1 − fraction) × this gram + fraction × another of the same rows."""
         pairs = zip(self.parts, other.parts, strict=True)
-        return DrawnGram(tuple((rows, w + fraction * (u - w)) for (rows, w), (_, u) in pairs)) if fraction else self
+        return DrawnGram(tuple((rows, w + fraction * (u - w)) for (rows, w), (_, u) in pairs))
 
     def times(self, theta: Array) -> Array:
         """CᵀWCθ, for a vector or the columns of a matrix."""
@@ -77,10 +77,9 @@ class DrawnGram:
             return sum_terms(rows.matrix.rmatvec(w * rows.matrix.matvec(theta)) for rows, w in self.parts)
         return sum_terms(rows.matrix.rmatvec(w[:, None] * rows.matrix.matvec(theta)) for rows, w in self.parts)
 
-    def gated(self, gates: Gates | None, own: Self) -> "DrawnGram":
-        """Itself, as this layout has no gates."""
-        assert gates is None
-        return self
+    def gated(self, gates: Gates, own: Self) -> "DrawnGram":
+        """Not implemented: this layout has no gates."""
+        raise NotImplementedError
 
     def scan(self, cross: Array, distribution: Any, gates: Gates, prior_log_odds: Array) -> GateScan:
         """Not implemented: this layout has no gates."""

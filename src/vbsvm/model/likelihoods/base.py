@@ -83,14 +83,6 @@ class Likelihood(Protocol):
         ...
 
 
-class CurvedLikelihood(Likelihood, Protocol):
-    """A likelihood with positive curvature everywhere, which is the weight w in the gram."""
-
-    def slope(self, f: Array, v: Array, y: Array, s: Array) -> Array:
-        """∂ℓ/∂f of each row."""
-        ...
-
-
 class ScaleMixture(ABC):
     """A Gaussian scale mixture: given a latent scale for each row, log likelihoods are quadratic in the score.
 
