@@ -24,6 +24,8 @@ from vbsvm.inference.loop import optimize
 from vbsvm.inference.profiled import Evaluation, FixedVarianceRows, ProfiledNewton, covariance_update
 from vbsvm.inference.steps import Iterate
 from vbsvm.model.interfaces import Effects, Gram, PointDistribution, Rows
+from vbsvm.model.layouts.arrow import ArrowGaussian
+from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.likelihoods.logistic import ExactLogistic
 from vbsvm.model.row_pass import Part, Source, Stats
 from vbsvm.model.spec import Spec, State
@@ -143,13 +145,12 @@ class SmoothNewton(ProfiledNewton):
 
 def _update_gain(spec: Spec, iterate: Iterate) -> float:
     """Gain of the bound by the update of the covariance."""
-    image, now = covariance_update(spec, iterate, iterate.state).coefficients, iterate.state.gaussian
+    image, now = covariance_update(spec, iterate, iterate.state).coefficients, iterate.state.coefficients
+    assert isinstance(now, DenseGaussian | ArrowGaussian)
     precision = spec.precision(iterate.state)
     if precision.couplings:
         return np.inf
-    trace = now.with_mean(np.zeros_like(now.mean)).quadratic(iterate.stats.gram) + float(
-        precision.diagonal @ now.variances
-    )
+    trace = now.trace(iterate.stats.gram) + float(precision.diagonal @ now.variances)
     return 0.5 * (trace - len(now.mean)) + image.entropy - now.entropy
 
 
@@ -238,7 +239,7 @@ class SmoothRows(FixedVarianceRows):
     def sums(self, state: State) -> Stats:
         """Sums of a full pass at this point."""
         gram = self.curvature(0.0)
-        return Stats(gram, self.gradient + gram.times(state.coefficients.mean), self.row_term, np.nan, None)
+        return Stats(gram, self.gradient + gram.times(state.coefficients.mean), self.row_term, None)
 
     def updated(self, spec: Spec, state: State) -> State:
         """State with the covariance updated from these rows."""
