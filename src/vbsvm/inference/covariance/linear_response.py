@@ -21,6 +21,8 @@ from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.distributions import InverseGamma
 from vbsvm.model.interfaces import Gram, Rows
 from vbsvm.model.layouts.dense import DenseGaussian
+from vbsvm.model.likelihoods.hinge import ExactHinge
+from vbsvm.model.likelihoods.logistic import ExactLogistic
 from vbsvm.model.row_pass import Part, Source
 from vbsvm.model.spec import Spec, State
 
@@ -139,7 +141,7 @@ def rows_near_the_kink(spec: Spec, state: State, source: Source, negligible: flo
         rows = cast(Rows, part.rows)
         f, v = coefficients.row_moments(rows)
         v = np.asarray(v)
-        found = spec.likelihood.derivatives(f, v, rows.y, rows.weights)
+        found = cast(ExactHinge | ExactLogistic, spec.likelihood).derivatives(f, v, rows.y, rows.weights)
         near = np.abs(found.fv) * v + np.abs(found.vv) * v * np.sqrt(v) > negligible * rows.weights
         block = rows.columns(every)[near], found.fv[near], found.vv[near]
         return NearRows((block,), rows.gram(-found.ff))
