@@ -37,9 +37,16 @@ SECONDS_BETWEEN = SECONDS_BEFORE = 5.0
 
 
 class Callback:
-    """Callback of the optimisations of a run, which does nothing by default."""
+    """Callback of the optimisations of a run: it shows progress on a line, if it has one, once that takes long."""
 
-    _line: SharedLine | None = None
+    def __init__(self, line: SharedLine | None = None, wait: float = SECONDS_BEFORE) -> None:
+        self._line, self._wait, self._begun = line, wait, time.monotonic()
+        self._passes = self._passes_before = 0
+
+    @staticmethod
+    def interactive() -> "Callback":
+        """One with a line if somebody is looking."""
+        return Callback(SharedLine() if is_interactive() else None)
 
     def previous(self) -> "OptimizeResult | None":
         """Result of the next optimisation in an earlier, interrupted run, or None."""
@@ -47,9 +54,14 @@ class Callback:
 
     def on_step(self, result: "OptimizeResult", tol: float) -> None:
         """An optimisation has accepted a step."""
+        seconds = time.monotonic() - self._begun
+        if self._line is not None and seconds > self._wait:
+            passes = self._passes + result.passes
+            self._line.show(self, _progress(result, passes, seconds / max(1, passes - self._passes_before), tol))
 
     def on_end(self, result: "OptimizeResult") -> None:
         """An optimisation has ended."""
+        self._passes += result.passes
 
     def close(self) -> None:
         """Show nothing more."""
@@ -57,38 +69,16 @@ class Callback:
             self._line.end(self)
 
 
-NULL_CALLBACK = Callback()
-
-
-class ProgressCallback(Callback):
-    """Progress line in a terminal, shown once an optimisation has taken some seconds."""
-
-    def __init__(self) -> None:
-        self._line, self._wait = SharedLine() if is_interactive() else None, SECONDS_BEFORE
-        self._begun, self._passes, self._passes_before = time.monotonic(), 0, 0
-
-    def on_step(self, result: "OptimizeResult", tol: float) -> None:
-        """Show it if this takes long."""
-        seconds = time.monotonic() - self._begun
-        if self._line is not None and seconds > self._wait:
-            passes = self._passes + result.passes
-            self._line.show(self, _progress(result, passes, seconds / max(1, passes - self._passes_before), tol))
-
-    def on_end(self, result: "OptimizeResult") -> None:
-        """Count its passes."""
-        self._passes += result.passes
-
-
 @final
-class CheckpointCallback(ProgressCallback):
+class CheckpointCallback(Callback):
     """Saves the results of a run in a checkpoint file, the last one unfinished, and shows progress.
 
     The file is removed by ``finish``. One that can't be read, or belongs to another run, is not used.
     """
 
     def __init__(self, path: Path, about: str, line: SharedLine | None) -> None:
-        super().__init__()
-        self._path, self._about, self._line, self._wait = path, about, line, 0.0
+        super().__init__(line, 0.0)
+        self._path, self._about = path, about
         self._before = self._read()
         self._results: list[OptimizeResult] = []
         self._written, self._passes_before = self._begun, sum(result.passes for result in self._before)
@@ -258,9 +248,10 @@ def optimize(
     rule: StepRule,
     tol: float,
     max_passes: int,
-    callback: Callback = NULL_CALLBACK,
+    callback: Callback | None = None,
 ) -> OptimizeResult:
     """Maximise the bound from a state, by the steps of a rule."""
+    callback = Callback() if callback is None else callback
     previous = callback.previous()
     if previous is not None and not previous.interrupted:
         return previous
@@ -371,11 +362,7 @@ class _Run:
         return best, tried
 
     def refine(self, rule: AndersonNewton | NaturalGradient) -> None:
-        """Refine beyond the resolution of the bound, by steps judged by their length.
-
-        Around its maximum the bound falls with the square of what the coefficients are off: where it stands still to
-        1e-12, these may be 1e-6 of their spreads away.
-        """
+        """Refine beyond the resolution of the bound, by steps judged by their length."""
         best, made = refined(self._spec, self._source, self.iterate, rule, self._max_passes - self.passes)
         self.passes += made
         if best.bound >= self.iterate.bound - OPTIONS.max_lost * abs(self.iterate.bound):
@@ -417,10 +404,7 @@ def _stands_still(gains: list[float], noise: float) -> bool:
 
 
 def _predicted(gains: list[float]) -> float:
-    """Upper bound on the next gain under superlinear convergence.
-
-    A gain that fell much faster than quadratically is an accident, which says little about the next.
-    """
+    """Upper bound on the next gain under superlinear convergence; one that fell faster still is an accident."""
     if len(gains) < 3 or not 0 < gains[-2] < OPTIONS.fast * gains[-3] < math.inf:  # the start is infinitely low
         return math.inf
     before, last = gains[-2] / gains[-3], gains[-1] / gains[-2]

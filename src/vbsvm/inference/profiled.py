@@ -1,9 +1,6 @@
 """Profiled Newton: mean and scales are solved for at every covariance, so that the optimisation is one over Σ alone.
 
-The variances v = dg(CΣCᵀ) and the Gram matrix of a pass cost O(n d²). With v fixed, an evaluation at another mean costs
-O(n d) only. So the evaluation of a state (1) computes v, and (2) maximises over the mean by Newton steps, with the
-scales of the priors always at their optimum; its bound is exact. (3) The Gram matrix at that mean, formed only if the
-optimisation goes on, gives the next Σ.
+With the variances v = dg(CΣCᵀ) fixed an evaluation at another mean costs O(n d), where a pass costs O(n d²).
 """
 
 from collections.abc import Callable, Iterator

@@ -1,13 +1,8 @@
 """Effects of groups integrated out: logistic models with random intercepts.
 
-A climb takes coefficients, effects of groups and their variance σ² for independent of each other where they are not,
-and effects for normal: where a group has few rows, or all of its labels are alike, σ comes out too small, and the fixed
-effects with it. Here each effect u of the largest factor is integrated out by the trapezoidal rule, around where the
-group's own distribution lies, for given coefficients c of the core and λ = log σ. (Gauss and Hermite's rule needs four
-times the nodes where all labels of a group are alike.) What is left is nearly normal in c for every λ: Newton steps
-lead to the mode, a few λ around it have a best c each, with −F″ as precision, and moments are those of that mixture, as
-in integrated nested Laplace approximations (Rue, Martino & Chopin 2009). Where other scales are to be inferred, a climb
-comes before and tells them; else it begins at once, from a sweep.
+For given coefficients c of the core and λ = log σ each effect u of the largest factor is integrated out by the
+trapezoidal rule. Newton steps lead to the mode, a few λ around it have a best c each, with −F″ as precision, and
+moments are those of that mixture, as in integrated nested Laplace approximations (Rue, Martino & Chopin 2009).
 """
 
 import math

@@ -5,9 +5,6 @@ And no pass has to try a step that gains next to nothing. With it the step to Σ
 ½(tr ΣP − d) + ½ log |Σ′|/|Σ| to first order in the variances. Without it weights tell: let w be those of which Σ was
 made, and w + δ those that rows have at Σ. The step gains ¼‖Σ^½ (Σ δ c cᵀ) Σ^½‖² to second order, at most ¼ Σ δ² v/w.
 Coefficients count as rows of the weight that their prior gives them.
-
-Over many rows an optimisation begins near its end, which a sample of the rows tells: these have larger weights, so that
-they weigh as much as all, and give a mean, the curvature for Newton steps over all rows, and the size of the variances.
 """
 
 from collections.abc import Iterator

@@ -164,12 +164,9 @@ def cavi_step(spec: Spec, iterate: Iterate) -> State:
 
 
 def newton_step(spec: Spec, iterate: Iterate, damping: float) -> State | None:
-    """CAVI with a Newton step for the mean on the bound collapsed over the latent scales.
+    """CAVI with a Newton step for the mean, (H + Λ)⁻¹ {r − (G + Λ) μ}; ``damping`` leads from H (0) to G (1).
 
-    The mean moves by (H + Λ)⁻¹ {r − (G + Λ) μ}.
-    The paper's update of the mean uses a majorant G of the curvature H, too large by χ/v in each row. H itself is right
-    only as long as no row crosses the hinge's kink; ``damping`` leads from H (0) to G (1). None where there is no
-    curvature: at a point, or where it is not positive in floating point.
+    None where there is no curvature: at a point, or where it is not positive in floating point.
     """
     stats, distribution = iterate.stats, iterate.state.coefficients
     if stats.curvature is None:
@@ -271,9 +268,8 @@ class CAVI(StepRule):
 class AndersonNewton(StepRule):
     """Newton steps for the mean, and Anderson extrapolation of the whole map state → state.
 
-    A refused Newton step is followed by damped ones, and each that is taken halves the damping: without it, data
-    without signal or with rare classes, where many rows sit at the kink, would cost three passes for each step.
-    ``safe`` are the steps to fall back on: CAVI, which raises the augmented bound.
+    A refused Newton step is followed by damped ones, and each that is taken halves the damping. ``safe`` are the
+    steps to fall back on: CAVI, which raises the augmented bound.
     """
 
     def __init__(self, safe: Callable[[Spec, Iterate], Iterator[State]] = cavi_steps) -> None:

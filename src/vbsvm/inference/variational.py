@@ -14,7 +14,7 @@ from vbsvm.base.settings import Parameters, check_flag, check_positive, check_wh
 from vbsvm.base.update_mode import mean_field
 from vbsvm.inference import quadrature
 from vbsvm.inference.inputs import LearnedInputs, learn_inputs
-from vbsvm.inference.loop import NULL_CALLBACK, Callback, OptimizeResult, Status, optimize
+from vbsvm.inference.loop import Callback, OptimizeResult, Status, optimize
 from vbsvm.inference.monte_carlo import drawn_steps
 from vbsvm.inference.smooth import SmoothNewton, subsample_start
 from vbsvm.inference.solvers import (
@@ -127,7 +127,7 @@ class Variational(Parameters):
         source: Source,
         start: State | None = None,
         learned: LearnedInputs | None = None,
-        callback: Callback = NULL_CALLBACK,
+        callback: Callback | None = None,
     ) -> OptimizeResult:
         """Fit the model to the rows, from the paper's start or from a given state.
 
@@ -204,7 +204,7 @@ class Variational(Parameters):
         sequences: list[tuple[Stage, ...]],
         start: State | None,
         learned: LearnedInputs | None,
-        callback: Callback,
+        callback: Callback | None,
     ) -> OptimizeResult:
         """The result of the first sequence of stages that need not give way to the next."""
         most, passes, starts, result = self.most_passes(spec), 0, _starts(spec, start, learned), None
@@ -263,7 +263,14 @@ def _starts(spec: Spec, start: State | None, learned: LearnedInputs | None) -> l
 
 
 def _run_stage(
-    spec: Spec, source: Source, stage: Stage, starts: Sequence[State], limit: int, callback: Callback, *, sample: bool
+    spec: Spec,
+    source: Source,
+    stage: Stage,
+    starts: Sequence[State],
+    limit: int,
+    callback: Callback | None,
+    *,
+    sample: bool,
 ) -> tuple[OptimizeResult, bool | None]:
     """The result with the highest bound over all starts, and whether it separates the classes where that is known.
 
