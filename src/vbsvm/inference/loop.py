@@ -255,7 +255,9 @@ def optimize(
     previous = callback.previous()
     if previous is not None and not previous.interrupted:
         return previous
-    run = _Run(spec, source, rule, tol, max_passes, start, previous)
+    iterate = rule.evaluate(spec, source, start if previous is None else previous.state)
+    passes, bounds = (1, []) if previous is None else (previous.passes + 1, previous.bounds.tolist())
+    run = _Run(spec, source, rule, tol, max_passes, iterate, passes, bounds)
     try:
         while run.passes < max_passes and run.status is Status.OUT_OF_PASSES:
             if run.step():
@@ -288,27 +290,25 @@ def optimize(
 
 
 @final
+@dataclass(eq=False)
 class _Run:
     """An optimisation under way: its last accepted iterate and bounds, and whether it goes on."""
 
-    def __init__(
-        self,
-        spec: Spec,
-        source: Source,
-        rule: StepRule,
-        tol: float,
-        max_passes: int,
-        start: State,
-        previous: OptimizeResult | None,
-    ) -> None:
-        self._spec, self._source, self._rule, self._tol, self._max_passes = spec, source, rule, tol, max_passes
-        self.iterate = rule.evaluate(spec, source, start if previous is None else previous.state)
-        self.passes = 1 if previous is None else previous.passes + 1
-        self.bounds: list[float] = [] if previous is None else previous.bounds.tolist()
+    spec: Spec
+    source: Source
+    rule: StepRule
+    tol: float
+    max_passes: int
+    iterate: Iterate
+    passes: int
+    bounds: list[float]
+
+    def __post_init__(self) -> None:
+        """Take the first iterate's bound."""
         if math.isfinite(self.iterate.bound):
             self.bounds.append(self.iterate.bound)
-        self._gains: list[float] = []
-        self.noise = max(tol, _rounding(self.iterate.bound))
+        self.gains: list[float] = []
+        self.noise = max(self.tol, _rounding(self.iterate.bound))
         self.status = Status.CONVERGED if self.iterate.remaining_gain < self.noise else Status.OUT_OF_PASSES
 
     def result(self, status: Status) -> OptimizeResult:
@@ -320,19 +320,19 @@ class _Run:
         reached, tried = self._best_candidate()
         self.passes += tried
         before = self.iterate.bound
-        gain, self.noise = reached.bound - before, max(self._tol, _rounding(before))
+        gain, self.noise = reached.bound - before, max(self.tol, _rounding(before))
         if gain >= 0:
             self.iterate = reached
             self.bounds.append(reached.bound)
-            self._gains.append(gain)
+            self.gains.append(gain)
             log.debug("pass %d: bound %.6f", self.passes, reached.bound)
-            ends = _stands_still(self._gains, self.noise)
-            ends = ends or (self._rule.superlinear and _predicted(self._gains) < self.noise)
+            ends = _stands_still(self.gains, self.noise)
+            ends = ends or (self.rule.superlinear and _predicted(self.gains) < self.noise)
             if ends or reached.remaining_gain < self.noise:
                 self.status = Status.CONVERGED
             return True
-        if self.passes < self._max_passes:
-            at_optimum = gain >= -max(self._tol, OPTIONS.rounding_of_sums * abs(before))
+        if self.passes < self.max_passes:
+            at_optimum = gain >= -max(self.tol, OPTIONS.rounding_of_sums * abs(before))
             self.status = Status.CONVERGED if at_optimum else Status.ROUNDING
         return False
 
@@ -343,17 +343,17 @@ class _Run:
         """
         best, tried, failure, before = None, 0, None, self.iterate.bound
         with np.errstate(all="ignore"):  # a bold candidate may overflow: its bound is not finite, and it is refused
-            candidates = self._rule.candidates(self._spec, self.iterate)
-            for candidate in islice(candidates, self._max_passes - self.passes):
+            candidates = self.rule.candidates(self.spec, self.iterate)
+            for candidate in islice(candidates, self.max_passes - self.passes):
                 tried += 1
                 try:
-                    reached = self._rule.evaluate(self._spec, self._source, candidate)
+                    reached = self.rule.evaluate(self.spec, self.source, candidate)
                 except (FloatingPointError, np.linalg.LinAlgError) as error:
                     failure = error
                     continue
                 if best is None or math.isnan(best.bound) or reached.bound > best.bound:
                     best = reached
-                slack = self._tol if tried >= OPTIONS.min_refused else 0.0
+                slack = self.tol if tried >= OPTIONS.min_refused else 0.0
                 if best.bound >= before - max(slack, _rounding(before)):
                     return best, tried
         if best is None:
@@ -363,7 +363,7 @@ class _Run:
 
     def refine(self, rule: AndersonNewton | NaturalGradient) -> None:
         """Refine beyond the resolution of the bound, by steps judged by their length."""
-        best, made = refined(self._spec, self._source, self.iterate, rule, self._max_passes - self.passes)
+        best, made = refined(self.spec, self.source, self.iterate, rule, self.max_passes - self.passes)
         self.passes += made
         if best.bound >= self.iterate.bound - OPTIONS.max_lost * abs(self.iterate.bound):
             self.iterate = best

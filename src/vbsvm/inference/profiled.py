@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, cast, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.update_mode import mean_field
@@ -22,7 +21,7 @@ from vbsvm.inference.steps import (
     fixed_point_step,
     shorter_steps,
 )
-from vbsvm.model.interfaces import EffectiveCoefficients, Effects, Gram, PointDistribution, Precision, Rows
+from vbsvm.model.interfaces import EffectiveCoefficients, Gram, PointDistribution, Precision, Rows
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.row_pass import Part, RowPass, Source, Stats
@@ -338,16 +337,12 @@ class FixedVarianceRows:
 
     def stats(self) -> Stats:
         """Sums of a full pass at this point."""
-        return self._source.sum_stats(RowPass(self._likelihood, self, mean_field))
+        return self._source.sum_stats(RowPass(self._likelihood, cast(EffectiveCoefficients, self), mean_field))
 
     def row_moments(self, rows: Rows) -> tuple[Array, Array]:
         """Mean and variance of each row's score."""
         block = self._blocks[rows.index]
         return block.f, block.v
-
-    def effects(self, rows: Rows, columns: NDArray[np.intp]) -> Effects:
-        """Asked only by rows with missing values, for which there is no such solver."""
-        raise NotImplementedError
 
 
 def _array(sums: Any) -> Array:

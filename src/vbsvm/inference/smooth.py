@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, cast, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import log
@@ -20,7 +19,7 @@ from vbsvm.base.update_mode import mean_field
 from vbsvm.inference.loop import optimize
 from vbsvm.inference.profiled import Evaluation, FixedVarianceRows, ProfiledNewton, covariance_update
 from vbsvm.inference.steps import Iterate
-from vbsvm.model.interfaces import Effects, Gram, PointDistribution, Rows
+from vbsvm.model.interfaces import Gram, PointDistribution, Rows
 from vbsvm.model.likelihoods.logistic import ExactLogistic
 from vbsvm.model.row_pass import Part, Source, Stats
 from vbsvm.model.spec import Spec, State
@@ -126,7 +125,7 @@ class SmoothNewton(ProfiledNewton):
         loose.curvature = close.curvature = gram = few.curvature(0.0)
         coefficients = few.updated(spec, state).coefficients.effective(None)
         if spec.n_columns >= OPTIONS.min_even:
-            coefficients = EvenVariances(
+            coefficients: Any = EvenVariances(
                 state.coefficients.mean, spec.n_columns / sum(float(weights.sum()) for weights in few.weights.values())
             )
         rows = SmoothRows(spec.likelihood, source, coefficients)
@@ -168,10 +167,6 @@ class EvenVariances:
         """Score at the mean, and the variance."""
         f = rows.scores(self.mean)
         return f, np.full_like(f, self.variance)
-
-    def effects(self, rows: Rows, columns: NDArray[np.intp]) -> Effects:
-        """Asked only by rows with missing values, for which there is no such solver."""
-        raise NotImplementedError
 
 
 @final

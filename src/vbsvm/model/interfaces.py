@@ -265,8 +265,8 @@ class SecondMoments:
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
-class PointDistribution:
+@dataclass(frozen=True, eq=False)
+class PointDistribution(SecondMoments):
     """Point mass of the coefficients, in any layout: the start of variational Bayes, and every state of Gibbs."""
 
     mean: Array
@@ -275,15 +275,6 @@ class PointDistribution:
     def variances(self) -> Array:
         """Zeros."""
         return np.zeros_like(self.mean)
-
-    def square_sum(self, columns: slice) -> float:
-        """Σ E[θ²] over these columns."""
-        return float(np.add.reduce(np.square(self.mean[columns])))
-
-    @property
-    def squares(self) -> Array:
-        """θ²."""
-        return np.square(self.mean)
 
     @property
     def entropy(self) -> float:
