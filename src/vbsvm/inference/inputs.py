@@ -113,10 +113,7 @@ def _redraw(part: _ClassRows, moments: Array, size: float, within: Array, rng: n
 def _within(moments: list[Array], size: float) -> Array:
     """The covariance within classes, as if ``size`` further rows had independent variables."""
     about = [_about_mean(m) for m in moments]
-    n, scatter = (
-        sum(m[0] for m in about),
-        sum((m[2] for m in about[1:]), about[0][2]),
-    )
+    n, scatter = sum(m[0] for m in about), sum((m[2] for m in about[1:]), about[0][2])
     return (scatter + size * np.eye(len(scatter))) / (n + size)
 
 

@@ -337,10 +337,7 @@ class _Run:
         return False
 
     def _best_candidate(self) -> tuple[Iterate, int]:
-        """First candidate that does not lower the bound, or else the one that lowers it least; and the passes it took.
-
-        Where several lower it by less than the tolerance, there is nothing left to gain.
-        """
+        """First candidate that does not lower the bound, or else that which lowers it least; and the passes made."""
         best, tried, failure, before = None, 0, None, self.iterate.bound
         with np.errstate(all="ignore"):  # a bold candidate may overflow: its bound is not finite, and it is refused
             candidates = self.rule.candidates(self.spec, self.iterate)

@@ -140,10 +140,7 @@ class ProfiledNewton(StepRule):
     def _search(
         self, spec: Spec, state: State, rows: "FixedVarianceRows", direction: Array, first: float
     ) -> State | None:
-        """Line search along a direction; ``first`` is the slope at the start.
-
-        None, and nothing moves, where a few evaluations find no place that is higher.
-        """
+        """Line search with the slope ``first`` at its start; None, and nothing moves, where no trial is higher."""
         distribution, low, high, t = state.gaussian, (0.0, first), (np.inf, -np.inf), 1.0
         ahead = rows.ahead(direction)
         for trial in range(OPTIONS.max_trials + 1):

@@ -98,10 +98,7 @@ def supports(spec: Spec, source: Source) -> bool:
 
 
 def integrate(spec: Spec, source: Source, start: State | None, tol: float, most: int) -> "tuple[State, int] | None":
-    """State with the effects of the last factor integrated out, and the number of passes; None if that fails.
-
-    A start of None is where a sweep from the model's own leads.
-    """
+    """State with the effects of the last factor integrated out, and the passes; None if that fails."""
     swept = start is None or isinstance(start.coefficients, PointDistribution)
     state = sweep(spec, spec.start(), source, mean_field)[0] if start is None or swept else start
     problem = _Problem.of(spec, source, state)
@@ -306,10 +303,7 @@ class _Problem:
         return State(coefficients, (*state.scales[:-1], TabulatedVariance(lam, densities - densities.max())))
 
     def _along_scale(self, centre: _GivenScale) -> tuple[list[_GivenScale], Array] | None:
-        """Mode of c for each λ of a grid, and log quadrature weights.
-
-        None where the density can't be followed far enough.
-        """
+        """Mode of c for each λ of a grid, and log quadrature weights; None where the density can't be followed."""
         covariance = inverse(centre.point.precision)
         sd = math.sqrt(float(covariance[-1, -1]))
         along = covariance[:, -1] / sd

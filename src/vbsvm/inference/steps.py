@@ -131,10 +131,7 @@ def largest_change(before: Array, after: Array) -> float:
 @final
 @dataclass(frozen=True, eq=False)
 class Iterate:
-    """A state, its exact bound, and the sums of a pass that starts from it, formed when they are asked for.
-
-    ``estimate`` computes the remaining gain, where that is known without a next step.
-    """
+    """A state, its exact bound, and lazily the sums of a pass from it and, where known, its remaining gain."""
 
     state: State
     bound: float
@@ -323,10 +320,7 @@ class AndersonNewton(StepRule):
 
 @final
 class NaturalGradient(StepRule):
-    """Natural-gradient steps of the exact bound with fixed scales, and Anderson extrapolation of these.
-
-    No step is sure to raise such a bound but a short one.
-    """
+    """Natural-gradient steps of the exact bound with fixed scales, extrapolated; short ones are sure to raise it."""
 
     def __init__(self) -> None:
         self._anderson = Anderson()

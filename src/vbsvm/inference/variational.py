@@ -153,10 +153,7 @@ class Variational(Parameters):
         return replace(result, ending=Status.INPUTS_OUT_OF_PASSES)
 
     def _quadrature_alone(self, spec: Spec, source: Source, start: State | None) -> OptimizeResult | None:
-        """Integrate effects of groups out without another bound before; None where that fails.
-
-        The exact bound is maximised when somebody asks for it.
-        """
+        """Integrate effects of groups out from the start, and leave the exact bound for later; None if that fails."""
         found = quadrature.integrate(spec, source, start, self.tol, self.most_passes(spec))
         if found is None:
             return None
@@ -245,10 +242,7 @@ class Variational(Parameters):
 
 
 def _starts(spec: Spec, start: State | None, learned: LearnedInputs | None) -> list[State]:
-    """The given state, or the starts of the model, with the distribution of the inputs where that is known.
-
-    A variance that quadrature has tabulated is given its mean-field distribution: only that can be iterated.
-    """
+    """The given state, iterable where quadrature has tabulated its variance; or the starts of the model."""
     if start is not None:
         integrated = any(isinstance(scale, TabulatedVariance) for scale in start.scales)
         return [update_priors(spec, start, mean_field) if integrated else start]
@@ -272,10 +266,7 @@ def _run_stage(
     *,
     sample: bool,
 ) -> tuple[OptimizeResult, bool | None]:
-    """The result with the highest bound over all starts, and whether it separates the classes where that is known.
-
-    It has all passes that were made; the first of equals is taken. An interrupted one is the last.
-    """
+    """Highest result over all starts, with the passes of all; and whether it separates the classes, if known."""
     results, best, passes, separates = [], 0, 0, None
     for start in starts:
         rule, first = stage.solver.build(stage.tol, stage.fixed_scales), start

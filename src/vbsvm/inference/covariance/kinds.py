@@ -274,10 +274,7 @@ def effective_covariance(distribution: GaussianDistribution, state: State, n: in
 
 
 def about_units(units: Units | None, likelihood: Likelihood) -> list[str]:
-    """Warnings about units: that factors are crossed, that units are few, or that a few of them dominate a hinge fit.
-
-    A hinge coefficient then depends on these groups' own effects, which no other group tells of.
-    """
+    """Warnings that factors are crossed, that units are few, or that a few of them dominate a hinge fit."""
     if units is None:
         return []
     few = [f"There are only {units.n_units} independent groups: robust intervals are rough."]
@@ -319,10 +316,7 @@ def respond(spec: Spec, state: State, source: Source, which: NDArray[np.intp]) -
 
 
 def reliability(state: State, source: Source, likelihood: Likelihood) -> Reliability:
-    """What every row's loss at the mean says, but for rows that miss something; one light pass.
-
-    All rows have a loss under a logistic likelihood, and none of them lies at a kink.
-    """
+    """What every row's loss at the mean says, but for rows that miss something; one light pass."""
     theta = effective_mean(state)
 
     def of_part(part: Part) -> Array:

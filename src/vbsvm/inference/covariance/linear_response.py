@@ -74,10 +74,7 @@ def dense_response(
     accuracy: float = ACCURACY,
     negligible: float = NEGLIGIBLE,
 ) -> Response:
-    """Covariance of all coefficients and of log σ² of all inferred scales, at a maximum of the bound.
-
-    ``hold_scales`` treats the scales as known.
-    """
+    """Covariance of all coefficients and of log σ² of all scales that are not held, at a maximum of the bound."""
     distribution = state.gaussian
     assert isinstance(distribution, DenseGaussian)
     with single_threaded_blas(), np.errstate(all="ignore"):

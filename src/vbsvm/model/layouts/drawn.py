@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array, sum_terms
 from vbsvm.base.cached import cached_property
 from vbsvm.model.gates import Gates
-from vbsvm.model.interfaces import Effects, PointDistribution, Precision, Rows, SecondMoments
+from vbsvm.model.interfaces import Effects, Precision, Rows, SecondMoments
 from vbsvm.model.layouts.dense import MatrixRows
 
 # Number of draws in the steps of a fit, whose errors partly cancel over rows, and for standard errors. The relative
@@ -194,7 +194,3 @@ class DrawnGaussian(SecondMoments):
     def with_mean(self, mean: Array) -> "DrawnGaussian":
         """A copy with another mean."""
         return DrawnGaussian(mean, self.draws, self.variances, self._of_rows)
-
-    def draw(self, rng: np.random.Generator) -> PointDistribution:
-        """Not implemented: samplers do not use this layout."""
-        raise NotImplementedError

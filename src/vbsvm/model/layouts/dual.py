@@ -1,7 +1,4 @@
-"""The dual layout: many more columns than rows. Matrices are rows × rows or rows × columns, never columns × columns.
-
-``dual_parts`` has the covariance.
-"""
+"""The dual layout for many more columns than rows: no matrix of columns × columns (``dual_parts``) is formed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -25,11 +22,7 @@ CHUNK = 128
 @final
 @dataclass(frozen=True, eq=False)
 class DualRows:
-    """All rows in one block.
-
-    If all coefficients but the free ones have the same prior precision, and no gates, the only operations with columns
-    in a pass are products with vectors.
-    """
+    """All rows in one block."""
 
     index: int
     design: WideDesign
