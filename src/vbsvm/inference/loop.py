@@ -39,14 +39,14 @@ SECONDS_BETWEEN = SECONDS_BEFORE = 5.0
 class Callback:
     """Callback of the optimisations of a run: it shows progress on a line, if it has one, once that takes long."""
 
-    def __init__(self, line: SharedLine | None = None, wait: float = SECONDS_BEFORE) -> None:
+    def __init__(self, line: SharedLine | None = None, wait: float = 0.0) -> None:
         self._line, self._wait, self._begun = line, wait, time.monotonic()
         self._passes = self._passes_before = 0
 
     @staticmethod
     def interactive() -> "Callback":
         """One with a line if somebody is looking."""
-        return Callback(SharedLine() if is_interactive() else None)
+        return Callback(SharedLine() if is_interactive() else None, SECONDS_BEFORE)
 
     def previous(self) -> "OptimizeResult | None":
         """Result of the next optimisation in an earlier, interrupted run, or None."""
@@ -77,7 +77,7 @@ class CheckpointCallback(Callback):
     """
 
     def __init__(self, path: Path, about: str, line: SharedLine | None) -> None:
-        super().__init__(line, 0.0)
+        super().__init__(line)
         self._path, self._about = path, about
         self._before = self._read()
         self._results: list[OptimizeResult] = []
