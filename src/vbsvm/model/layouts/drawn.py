@@ -42,8 +42,8 @@ MIN_FRACTION = 0.1
 class DrawnRows(MatrixRows):
     """Rows of this layout, whose gram is never formed."""
 
-    def gram(self, w: Array) -> "DrawnGram":
-        """CᵀWC, represented by rows and weights."""
+    def gram(self, w: Array) -> Any:
+        """CᵀWC as a ``DrawnGram``, which has no gates and no differences."""
         return DrawnGram(((self, w),))
 
     def noise(self, n_draws: int) -> Array:
