@@ -81,7 +81,9 @@ class Task:
         """Run the optimisation; an interrupted run over files resumes from its checkpoint."""
         pages = self.source.pages if isinstance(self.source, Memory) else None
         watch = (
-            Callback.interactive() if pages is None else _checkpoint(pages, self.spec, inference, start, self.classes)
+            Callback(interactive=True)
+            if pages is None
+            else _checkpoint(pages, self.spec, inference, start, self.classes)
         )
         try:
             outcome = inference.run(self.spec, self.source, start, learned, watch)

@@ -39,14 +39,10 @@ SECONDS_BETWEEN = SECONDS_BEFORE = 5.0
 class Callback:
     """Callback of the optimisations of a run: it shows progress on a line, if it has one, once that takes long."""
 
-    def __init__(self, line: SharedLine | None = None, wait: float = 0.0) -> None:
-        self._line, self._wait, self._begun = line, wait, time.monotonic()
+    def __init__(self, line: SharedLine | None = None, *, interactive: bool = False) -> None:
+        self._line = SharedLine() if interactive and is_interactive() else line
+        self._wait, self._begun = SECONDS_BEFORE if interactive else 0.0, time.monotonic()
         self._passes = self._passes_before = 0
-
-    @staticmethod
-    def interactive() -> "Callback":
-        """One with a line if somebody is looking."""
-        return Callback(SharedLine() if is_interactive() else None, SECONDS_BEFORE)
 
     def previous(self) -> "OptimizeResult | None":
         """Result of the next optimisation in an earlier, interrupted run, or None."""

@@ -5,6 +5,7 @@ the moments of the others. ``mode`` is the update mode: keep each conditional as
 replace it by a draw (Gibbs).
 """
 
+from functools import partial
 from typing import Any
 
 from vbsvm.base.update_mode import UpdateMode
@@ -59,13 +60,14 @@ def update_priors(spec: Spec, state: State, mode: UpdateMode) -> State:
     """q(σ²) of each block, or a draw from it (Algorithm 2, line 4; Algorithm 3, lines 5 and 11; Appendices A, B)."""
     blocks = zip(spec.blocks, state.scales, spec.moments(state), strict=True)
     scales = [
-        block.prior.update(scale, moments, _at_block(mode, i)) for i, (block, scale, moments) in enumerate(blocks)
+        block.prior.update(scale, moments, partial(_at_site, mode, i))
+        for i, (block, scale, moments) in enumerate(blocks)
     ]
     return state.with_scales(tuple(scales))
 
 
-def _at_block(mode: UpdateMode, block: int) -> UpdateMode:
-    return lambda distribution, *site: mode(distribution, "scale", block, *site)
+def _at_site(mode: UpdateMode, block: int, distribution: Any, *site: str | int) -> Any:
+    return mode(distribution, "scale", block, *site)
 
 
 def update_missing(spec: Spec, state: State, stats: Stats, mode: UpdateMode) -> State:
