@@ -23,7 +23,9 @@ def row_influence(spec: Spec, outcome: OptimizeResult | Sample, source: Source, 
     bound. Where effects of groups were integrated out, the covariance is the posterior's as well: with the scales'
     uncertainty in it, it is also how the mean responds where a row that leaves moves the scales.
     """
-    row_pass = _row_pass(spec, outcome)
+    state, drawn = outcome.state, isinstance(outcome, Sample)
+    likelihood = spec.likelihood.exact if isinstance(outcome, Sample) else outcome.likelihood
+    row_pass = RowPass(likelihood, state.coefficients.effective(state.gates), mean_field, not drawn, state.missing)
     own = isinstance(outcome, Sample) or outcome.integrated
     response = row_pass.coefficients if own else _response(spec, outcome.state, source, row_pass)
     row_pass = _as_predicted(row_pass, spec, outcome)
@@ -45,14 +47,10 @@ def refit(spec: Spec, outcome: OptimizeResult, source: Source, inference: Variat
 
 def unseen_rows(spec: Spec, outcome: OptimizeResult, source: Source) -> RowInfluence:
     """Scores of rows that were not in a fit, with their variance by the coefficients as ``response``."""
-    row_pass = _as_predicted(_row_pass(spec, outcome), spec, outcome)
+    state = outcome.state
+    row_pass = RowPass(outcome.likelihood, state.coefficients.effective(state.gates), mean_field, True, state.missing)
+    row_pass = _as_predicted(row_pass, spec, outcome)
     return source.sum_parts(lambda part: part.influence(row_pass, row_pass.coefficients))
-
-
-def _row_pass(spec: Spec, outcome: OptimizeResult | Sample) -> RowPass:
-    state, drawn = outcome.state, isinstance(outcome, Sample)
-    likelihood = spec.likelihood.exact if isinstance(outcome, Sample) else outcome.likelihood
-    return RowPass(likelihood, state.coefficients.effective(state.gates), mean_field, not drawn, state.missing)
 
 
 def _as_predicted(row_pass: RowPass, spec: Spec, outcome: OptimizeResult | Sample) -> RowPass:

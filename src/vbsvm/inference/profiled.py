@@ -18,6 +18,7 @@ from vbsvm.inference.steps import (
     NaturalGradient,
     StepRule,
     cavi_step,
+    evaluate_state,
     fixed_point_step,
     shorter_steps,
 )
@@ -74,7 +75,7 @@ class ProfiledNewton(StepRule):
     def evaluate(self, spec: Spec, source: Source, state: State) -> Iterate:
         """Find the best mean and scales for the state's covariance."""
         if isinstance(state.coefficients, PointDistribution):
-            return super().evaluate(spec, source, state)
+            return evaluate_state(spec, source, state)
         rows = FixedVarianceRows(spec.likelihood, source, state.coefficients.effective(None))
         state = self.optimize_mean(spec, state, rows)
         return Iterate(state, elbo(spec, state, rows.row_term), rows.stats)

@@ -219,8 +219,9 @@ class Variational(Parameters):
                 if result.interrupted or (passes >= most and stage is sequence[0]):
                     early = result.converged and stage.tol > self.tol
                     return replace(result, ending=Status.OUT_OF_PASSES) if early else result
-                failed = len(sequence) == 1 and not result.converged
-                if sequence is not sequences[-1] and (failed or _separates(source, result.state, separates)):
+                if sequence is not sequences[-1] and (
+                    (len(sequence) == 1 and not result.converged) or _separates(source, result.state, separates)
+                ):
                     break  # the next sequence is for separated classes, or follows a single stage that has failed
             else:
                 break
