@@ -162,7 +162,7 @@ def test_a_climb_that_has_not_converged_is_named(monkeypatch):
 
 def test_missing_values_have_a_verdict_and_no_number():
     of_fit = Covariances(*with_missing(), 4)
-    assert not of_fit.reliability.warnings
+    assert of_fit.reliability.reliable
     for kind in ("robust", "posterior"):
         found = of_fit.of(kind)
         assert found.covariance is None
@@ -219,7 +219,7 @@ class TestReliability:
 
     def test_nothing_is_said_of_classes_that_overlap(self):
         found = self.of(*overlapping(300, 3, seed=0)).of("robust")
-        assert not found.reliability.warnings
+        assert found.reliability.reliable
         assert 0.2 < found.reliability.losing < 0.9
 
     def test_separated_classes(self):
@@ -229,7 +229,7 @@ class TestReliability:
         assert "Complete separation" in of_fit.reliability.warnings[0]
         for kind in KINDS:
             found = of_fit.of(kind)
-            assert found.reliability.warnings
+            assert not found.reliability.reliable
             assert np.isfinite(found.covariance).all()
 
     def test_nearly_separated_classes(self):

@@ -16,7 +16,7 @@ from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.likelihoods.hinge import EXACT_HINGE
 from vbsvm.model.likelihoods.logistic import EXACT_LOGISTIC
 from vbsvm.model.row_pass import CompleteRows, RowPass
-from vbsvm.model.sweep import pass_rows
+from vbsvm.model.sweep import pass_rows, row_term_fixed_weights
 
 EXACT = Variational(bound="exact")
 PAPERS = Variational(bound="paper")
@@ -58,6 +58,7 @@ class TestRowTerm:
         """Largest difference to central differences, with coefficients in units of their standard deviations."""
         mean, covariance = state.coefficients.mean, state.coefficients.covariance
         stats, root = pass_rows(spec, state, source, mean_field), np.linalg.cholesky(covariance)
+        assert row_term_fixed_weights(state, stats) == pytest.approx(stats.row_bound, rel=1e-10)
 
         def change(direction, spread):
             step = 1e-3

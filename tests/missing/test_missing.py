@@ -13,7 +13,6 @@ from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 
 from incomplete_models import PAPER, correlated, incomplete_model
-from models import row_term_fixed_weights
 from reference import algorithm_5, simulate
 from vbsvm import (
     VBSVC,
@@ -40,7 +39,7 @@ from vbsvm.model.likelihoods.hinge import EXACT_HINGE, HINGE
 from vbsvm.model.likelihoods.logistic import LOGISTIC
 from vbsvm.model.row_pass import CompleteRows
 from vbsvm.model.spec import Block, Spec
-from vbsvm.model.sweep import elbo
+from vbsvm.model.sweep import elbo, row_term_fixed_weights
 from vbsvm.results.calibration import log_odds
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.rows import Grouping, MissingInputs
@@ -159,10 +158,11 @@ def rises_of_single_updates(spec, source, n_sweeps=4):
     for _ in range(n_sweeps):
         stats = sweep.pass_rows(spec, state, source, mean_field)
 
-        def total(state, stats=stats, start=state):
-            return elbo(spec, state, row_term_fixed_weights(state, stats, start), stats.missing)
+        def total(state, stats=stats):
+            return elbo(spec, state, row_term_fixed_weights(state, stats), stats.missing)
 
         before = total(state)
+        assert elbo(spec, state, stats.row_bound, stats.missing) == pytest.approx(before, rel=1e-9, abs=1e-9)
         for update in (
             lambda state, stats: sweep.update_coefficients(spec, state, stats, mean_field),
             lambda state, stats: sweep.update_priors(spec, state, mean_field),

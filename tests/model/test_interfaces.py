@@ -38,9 +38,10 @@ def test_effects_of_wide_rows_are_those_of_dense_ones():
 
 def test_moments_of_draws():
     draws = np.random.default_rng(0).normal(size=(50, 4))
-    one = interfaces.SampledCoefficients(draws)
+    one, (_, rows, w) = interfaces.SampledCoefficients(draws), wide_and_dense(p=4)
     outer = draws.T @ draws / 50
     np.testing.assert_allclose(one.outer(4), outer)
     np.testing.assert_allclose(one.squares, outer.diagonal())
     np.testing.assert_allclose(one.products(slice(0, 2), slice(2, 4)), outer[0, 2] + outer[1, 3])
+    np.testing.assert_allclose(one.quadratic(rows.gram(w)), np.vdot(rows.gram(w).matrix, outer))
     assert one.entropy == -np.inf

@@ -34,7 +34,7 @@ def stats_of(X, y, s):
 
 
 def assert_same(one, other, rtol):
-    for name in ("gram", "cross", "row_bound", "curvature"):
+    for name in ("gram", "cross", "row_bound", "constant", "curvature"):
         a, b = (getattr(x, "matrix", x) for x in (getattr(one, name), getattr(other, name)))
         np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * np.abs(a).max(), err_msg=name)
 
@@ -52,6 +52,7 @@ def test_the_sums_are_those_of_the_formulas(data):
     np.testing.assert_allclose(found.gram.matrix, C.T @ (w[:, None] * C), rtol=1e-9, atol=1e-9 * w.sum())
     np.testing.assert_allclose(found.cross, C.T @ (y * (s + w)), rtol=1e-9, atol=1e-9 * w.sum())
     np.testing.assert_allclose(found.row_bound, np.sum(s * (y * f - 1 - np.sqrt(chi))), rtol=1e-11)
+    np.testing.assert_allclose(found.constant, np.sum(s + s * np.sqrt(chi) / 2 + w / 2), rtol=1e-11)
     np.testing.assert_allclose(
         found.curvature.matrix, C.T @ ((s * v * chi**-1.5)[:, None] * C), rtol=1e-8, atol=1e-8 * w.sum()
     )

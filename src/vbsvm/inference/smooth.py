@@ -143,7 +143,9 @@ def _update_gain(spec: Spec, iterate: Iterate) -> float:
     precision = spec.precision(iterate.state)
     if precision.couplings:
         return np.inf
-    trace = now.trace(iterate.stats.gram) + float(precision.diagonal @ now.variances)
+    trace = now.with_mean(np.zeros_like(now.mean)).quadratic(iterate.stats.gram) + float(
+        precision.diagonal @ now.variances
+    )
     return 0.5 * (trace - len(now.mean)) + image.entropy - now.entropy
 
 
@@ -228,7 +230,7 @@ class SmoothRows(FixedVarianceRows):
     def sums(self, state: State) -> Stats:
         """Sums of a full pass at this point."""
         gram = self.curvature(0.0)
-        return Stats(gram, self.gradient + gram.times(state.coefficients.mean), self.row_term, None)
+        return Stats(gram, self.gradient + gram.times(state.coefficients.mean), self.row_term, np.nan, None)
 
     def updated(self, spec: Spec, state: State) -> State:
         """State with the covariance updated from these rows."""

@@ -92,10 +92,15 @@ class IncompletePart:
             values, variances = (rows.known + posterior.values)[:, j], posterior.variances[:, j]
             sums = replace(sums, probit=inputs.probit.sums(values, variances, ~rows.missing[:, j], s, posterior.latent))
         row_bound = float(s @ likelihood.value(posterior.h, posterior.root)) + entropy
+        u, kink = likelihood.pull(y, s, w), likelihood.kink
+        # f² + E v = kink² − 2 kink h + χ, as y f = kink − h.
+        squares_of_f = kink * (kink - 2.0 * posterior.h) + np.square(posterior.root)
+        constant = float(u @ (y * (kink - posterior.h))) - 0.5 * float(w @ squares_of_f)
         return Stats(
             gram=gram,
-            cross_sums=filled.cross(likelihood.pull(y, s, w)),
+            cross_sums=filled.cross(u),
             row_bound=row_bound,
+            constant=constant - row_bound,
             curvature=curvature,
             missing=MissingSums(sums, levels, {} if posterior.covariances else {rows.index: posterior.values}),
         )
@@ -274,8 +279,9 @@ def stats_of_blocks(rows: IncompleteRows, row_pass: RowPass) -> Stats:
             assert isinstance(derivatives, DenseRows)
             curvature = gram - derivatives.gram(-likelihood.elasticity(np.sqrt(slack)) * terms.w / slack)
     row_bound = float(s @ terms.value) + moments.entropy
+    constant = float(terms.u @ f) - 0.5 * float(terms.w @ (np.square(f) + V)) - row_bound
     cross = moments.filled.cross(terms.u)
-    return Stats(gram, cross, row_bound, curvature, MissingSums(moments.sums))
+    return Stats(gram, cross, row_bound, constant, curvature, MissingSums(moments.sums))
 
 
 def _cells(rows: IncompleteRows, M: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

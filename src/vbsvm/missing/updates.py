@@ -426,10 +426,12 @@ def fixed_stats(
     )
     gram, inputs = moment_sums(rows, filled, means, terms.w, s, covariances)
     row_bound = float(s @ terms.value) + entropy
+    constant = float(terms.u @ f) - 0.5 * float(terms.w @ (np.square(f) + V))
     return Stats(
         gram=gram,
         cross_sums=filled.cross(terms.u),
         row_bound=row_bound,
+        constant=constant - row_bound,
         curvature=gram,
         missing=MissingSums(inputs, levels),
     )

@@ -205,6 +205,10 @@ class CoefficientDistribution(Protocol):
         """Distribution of the effective coefficients γ∘v, computed once for all row blocks of a pass."""
         ...
 
+    def quadratic(self, gram: Any) -> float:
+        """E[θᵀ gram θ], for a gram of this layout."""
+        ...
+
 
 class GaussianDistribution(CoefficientDistribution, Protocol):
     """A non-degenerate distribution: the interface for optimisation and sampling."""
@@ -311,6 +315,10 @@ class PointDistribution(SecondMoments):
         mean = rows.slopes_by_row(self.mean, columns)
         return Effects(mean, np.zeros((len(rows.y), len(columns))), np.zeros((len(mean), *[len(columns)] * 2)))
 
+    def quadratic(self, gram: Gram) -> float:
+        """θᵀ gram θ."""
+        return float(self.mean @ gram.times(self.mean))
+
     def with_mean(self, mean: Array) -> "PointDistribution":
         """Another point."""
         return PointDistribution(mean)
@@ -350,6 +358,10 @@ class SampledCoefficients(SecondMoments):
     def products(self, left: slice, right: slice) -> float:
         """Σ E[θ_j θ_k] over corresponding elements of two slices."""
         return float(np.vdot(self.draws[:, left], self.draws[:, right])) / len(self.draws)
+
+    def quadratic(self, gram: Gram) -> float:
+        """E[θᵀ gram θ]."""
+        return sum(float(theta @ gram.times(theta)) for theta in self.draws) / len(self.draws)
 
     def effective(self, gates: Gates | None) -> "SampledCoefficients":
         """Itself, as the draws are of the effective coefficients."""

@@ -5,6 +5,7 @@ it follows. To first order, leaving a row out moves the mean by −(H + Λ)⁻¹
 curvature of all rows in the mean: f₋ = f − V g / (1 − V κ) with V = cᵀ(H + Λ)⁻¹c, g = ∂ℓ/∂f and κ = −∂²ℓ/∂f².
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, Self, TypeVar, final
@@ -31,15 +32,16 @@ class Stats:
     """Sums over rows, additive over any split of the data.
 
     ``gram`` and ``cross`` are G and r of the coefficients' update. ``row_bound`` is the row term of the bound at the
-    state that the pass started from, with the latent scales refreshed: with the weights of this pass fixed, it changes
-    with the distribution of the coefficients as crossᵀm − ½⟨gram, Ω⟩. ``curvature`` is minus the second derivative of
-    the collapsed row term in the mean, for Newton steps; a pass that starts from a point has none. ``missing`` are the
-    sums for the distributions of missing values.
+    state that the pass started from, with the latent scales refreshed. ``constant`` is κ: with the weights of this
+    pass fixed, the row term at any other distribution of the coefficients is crossᵀm − ½⟨gram, Ω⟩ − constant.
+    ``curvature`` is minus the second derivative of the collapsed row term in the mean, for Newton steps. A pass that
+    starts from a point has neither. ``missing`` are the sums for the distributions of missing values.
     """
 
     gram: Gram
     cross_sums: Any
     row_bound: float
+    constant: float
     curvature: Gram | None
     missing: Any = None
 
@@ -63,6 +65,7 @@ class Stats:
             self.gram + other.gram,
             self.cross_sums + other.cross_sums,
             self.row_bound + other.row_bound,
+            self.constant + other.constant,
             curvature,
             add_optional(self.missing, other.missing),
         )
@@ -277,10 +280,12 @@ class CompleteRows:
             if row_pass.missing is not None:
                 missing = row_pass.missing.with_complete_rows(missing, rows, row_pass.mode)
             row_bound = float(s @ terms.value) + entropy
-            gram, curvature = rows.gram(terms.w), None
-            if terms.curvature is not None and row_pass.with_curvature:
-                curvature = gram if terms.curvature is terms.w else rows.gram(terms.curvature)
-            return Stats(gram, rows.cross(terms.u), row_bound, curvature, missing)
+            gram, curvature, constant = rows.gram(terms.w), None, math.nan
+            if terms.curvature is not None:
+                constant = float(terms.u @ f) - 0.5 * float(terms.w @ (f * f + v)) - row_bound
+                if row_pass.with_curvature:
+                    curvature = gram if terms.curvature is terms.w else rows.gram(terms.curvature)
+            return Stats(gram, rows.cross(terms.u), row_bound, constant, curvature, missing)
 
     def curvature(self, row_pass: RowPass) -> Gram:
         """Σ −∂²ℓ/∂f² c cᵀ."""

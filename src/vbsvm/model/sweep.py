@@ -81,8 +81,8 @@ def update_missing(spec: Spec, state: State, stats: Stats, mode: UpdateMode) -> 
 def elbo_terms(spec: Spec, state: State, row_term: float, missing: Any = None) -> dict[str, float]:
     """Named terms of the ELBO, all constants included, at any state.
 
-    ``row_term`` is ``stats.row_bound`` of a pass that *started* from this state, with the entropy of missing values;
-    ``missing`` are the sums of that pass for missing values.
+    ``row_term`` is ``stats.row_bound`` of a pass that *started* from this state, or ``row_term_fixed_weights`` between
+    passes; it holds the entropy of missing values. ``missing`` are the sums of that pass for missing values.
     """
     named = {"rows": row_term, "entropy of the coefficients": state.coefficients.entropy}
     for block, scale, moments in zip(spec.blocks, state.scales, spec.moments(state), strict=True):
@@ -97,3 +97,9 @@ def elbo_terms(spec: Spec, state: State, row_term: float, missing: Any = None) -
 def elbo(spec: Spec, state: State, row_term: float, missing: Any = None) -> float:
     """The ELBO: the sum of its terms."""
     return sum(elbo_terms(spec, state, row_term, missing).values())
+
+
+def row_term_fixed_weights(state: State, stats: Stats) -> float:
+    """Row term of the ELBO at *any* state, with the weights of an earlier pass fixed: rᵀm − ½⟨G, Ω⟩ − κ."""
+    distribution, (gram, cross) = state.coefficients, stats.gated(state.gates)
+    return float(cross @ distribution.mean) - 0.5 * distribution.quadratic(gram) - stats.constant

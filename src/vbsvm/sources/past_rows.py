@@ -68,7 +68,8 @@ class PastRows:
         m, H, G = distribution.mean, self.curvature, self.gram
         cross, spread = self.linear + G @ m - H @ m, _trace(G, distribution)
         term = float(self.linear @ m) - 0.5 * float(m @ H @ m) - 0.5 * spread - self.constant
-        return Stats(DenseGram(G), cross, term, DenseGram(H))
+        constant = float(cross @ m) - 0.5 * float(m @ G @ m) - 0.5 * spread - term
+        return Stats(DenseGram(G), cross, term, constant, DenseGram(H))
 
     def in_units_of(self, old: Recipe, new: Recipe) -> "PastRows":
         """The expansion for columns scaled by another recipe: c' = A c, so that G' = A G Aᵀ and b' = A b.

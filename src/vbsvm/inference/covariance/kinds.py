@@ -80,6 +80,11 @@ class Reliability:
     warnings: tuple[str, ...] = ()
 
     @property
+    def reliable(self) -> bool:
+        """Whether there is no warning."""
+        return not self.warnings
+
+    @property
     def on_the_margin(self) -> str:
         """Warning that many rows lie on the margin, or ""."""
         if not self.piled > PILE:

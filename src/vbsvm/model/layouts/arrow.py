@@ -215,11 +215,12 @@ class ArrowGaussian(SecondMoments):
             ]
         return ArrowCoefficients(self.core.marginal(n_dense).effective(gates), tuple(factors), pairs)
 
-    def trace(self, gram: ArrowGram) -> float:
-        """⟨gram, Σ⟩, from Cov(u_g, x) = −E_gΣ."""
+    def quadratic(self, gram: ArrowGram) -> float:
+        """⟨gram, Ω⟩, from Cov(u_g, x) = −E_gΣ."""
         Sigma = self.core.covariance
         spread = np.vdot(gram.core.matrix, Sigma) - 2 * np.vdot(gram.border, self.link @ Sigma)
-        return float(spread + np.vdot(gram.corner, self.effect_covariances))
+        spread += np.vdot(gram.corner, self.effect_covariances)
+        return float(self.mean @ gram.times(self.mean)) + float(spread)
 
     @property
     def precision(self) -> ArrowGram:

@@ -207,9 +207,9 @@ class DenseGaussian(SecondMoments):
         mean = _padded(self.mean, len(self.mean), columns)
         return Effects(mean[None], rows.matrix.matvec(self.root) @ root.T, (root @ root.T)[None])
 
-    def trace(self, gram: DenseGram) -> float:
-        """⟨gram, Σ⟩."""
-        return float(np.vdot(gram.matrix @ self.root, self.root))
+    def quadratic(self, gram: DenseGram) -> float:
+        """⟨gram, Ω⟩."""
+        return float(self.mean @ gram.times(self.mean)) + float(np.vdot(gram.matrix @ self.root, self.root))
 
     @property
     def precision(self) -> DenseGram:

@@ -175,6 +175,11 @@ class DrawnGaussian(SecondMoments):
         spread = float(np.vdot(self.draws[:, left], self.draws[:, right])) / len(self.draws)
         return float(self.mean[left] @ self.mean[right]) + spread
 
+    def quadratic(self, gram: DrawnGram) -> float:
+        """E[θᵀ gram θ]."""
+        spread = float(np.vdot(self.draws.T, gram.times(self.draws.T))) / len(self.draws)
+        return float(self.mean @ gram.times(self.mean)) + spread
+
     def effective(self, gates: Gates | None) -> "DrawnGaussian":
         """Itself, as this layout has no gates."""
         assert gates is None

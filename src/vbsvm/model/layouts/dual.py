@@ -158,6 +158,12 @@ class DualGaussian(SecondMoments):
         spread = same - np.vdot(U[:, left], U[:, right]) + np.vdot(V[left], V[right])
         return float(self.mean[left] @ self.mean[right]) + float(spread)
 
+    def quadratic(self, gram: DualGram) -> float:
+        """E[θᵀ gram θ]."""
+        of_rows = self.materialised(None).variances(as_array(gram.design) * gram.opened)
+        spread = float(gram.w @ of_rows) + float(gram.extra @ self.variances)
+        return float(self.mean @ gram.times(self.mean)) + spread
+
     def effective(self, gates: Gates | None) -> "DualGaussian | DualCoefficients":
         """Distribution of the effective coefficients; itself without gates."""
         return self if gates is None else self.materialised(gates)

@@ -76,6 +76,10 @@ class SpikeSlab(SecondMoments):
         covariance[np.ix_(self.free, self.free)] = self.root @ self.root.T
         return covariance[:n, :n]
 
+    def quadratic(self, gram: DenseGram) -> float:
+        """E[vᵀ gram v], gates open."""
+        return float(np.vdot(gram.matrix, self.outer(len(self.mean))))
+
     def effective(self, gates: Gates | None) -> "SpikeSlabCoefficients":
         """Means and variances of the effective coefficients."""
         effective, spread = self.mean.copy(), np.zeros(len(self.mean))
