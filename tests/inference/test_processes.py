@@ -54,9 +54,9 @@ def test_sums_that_begin_anew_in_each_round_would_be_seen(tmp_path, helped, monk
     """The planted cause: a round's sums of missing values are made apart and added, as they once were in processes."""
     X, y = table(missing=0.2)
     right = saved(fitted(X, y), tmp_path / "m")
-    monkeypatch.setattr(gibbs._Chain, "without_draws", lambda self: replace(self, draws=(), missing=None))
+    monkeypatch.setattr(gibbs.Chain, "without_draws", lambda self: replace(self, draws=(), missing=None))
     monkeypatch.setattr(
-        gibbs._Chain,
+        gibbs.Chain,
         "append",
         lambda self, part: replace(
             part, draws=(*self.draws, *part.draws), missing=gibbs.add_optional(self.missing, part.missing)

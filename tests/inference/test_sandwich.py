@@ -9,6 +9,7 @@ from grouped_models import dense_twin
 from models import source_of, spec_of, unscaled
 from spread_models import overlapping, sds
 from vbsvm import Normal, Ridge, Variational
+from vbsvm.base.update_mode import mean_field
 from vbsvm.inference.covariance.kinds import Covariances
 from vbsvm.inference.covariance.sandwich import sandwich_of_rows
 from vbsvm.model.likelihoods.hinge import HINGE
@@ -177,7 +178,7 @@ def full_covariance(spec, state, twin):
     """(H + Λ)⁻¹ with the groups' columns written out."""
     C = twin.X
     f, v = C @ state.coefficients.mean, np.einsum("ij,jk,ik->i", C, twin_covariance(spec, state, twin), C)
-    H = -HINGE.derivatives(f, v, twin.y, twin.weights).ff
+    H = HINGE.terms(f, v, twin.y, twin.weights, mean_field).curvature
     return np.linalg.inv(C.T @ (H[:, None] * C) + np.diag(spec.precision(state).diagonal))
 
 

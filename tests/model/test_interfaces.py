@@ -6,7 +6,7 @@ import numpy as np
 
 from vbsvm.model import interfaces, matrices
 from vbsvm.model.interfaces import Precision
-from vbsvm.model.layouts import dense, dual, spike_slab
+from vbsvm.model.layouts import dense, dual
 
 
 def wide_and_dense(seed=0, n=6, p=15):
@@ -45,11 +45,3 @@ def test_moments_of_draws():
     np.testing.assert_allclose(one.products(slice(0, 2), slice(2, 4)), outer[0, 2] + outer[1, 3])
     np.testing.assert_allclose(one.quadratic(rows.gram(w)), np.vdot(rows.gram(w).matrix, outer))
     assert one.entropy == -np.inf
-
-
-def test_the_precision_of_gates_with_coefficients_inverts_their_covariance():
-    root = np.triu(np.random.default_rng(0).uniform(0.5, 1.0, (2, 2)))
-    one = spike_slab.SpikeSlab(
-        np.arange(4.0), np.array([0, 2]), root, np.array([1, 3]), np.full(2, 0.3), np.ones(2), np.zeros(2)
-    )
-    np.testing.assert_allclose(one.precision.matrix @ one.covariances(4), np.eye(4), atol=1e-12)

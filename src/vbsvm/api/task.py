@@ -15,7 +15,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.inference.gibbs import Gibbs, Sample
 from vbsvm.inference.inputs import LearnedInputs
-from vbsvm.inference.loop import CheckpointCallback, OptimizeResult, ProgressCallback
+from vbsvm.inference.loop import Callback, CheckpointCallback, OptimizeResult
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.imputation import MissingPatterns, Population
 from vbsvm.missing.model import MissingModel
@@ -71,7 +71,11 @@ class Task:
     ) -> OptimizeResult:
         """Run the optimisation; an interrupted run over files resumes from its checkpoint."""
         pages = self.source.pages if isinstance(self.source, Memory) else None
-        watch = ProgressCallback() if pages is None else _checkpoint(pages, self.spec, inference, start, self.classes)
+        watch = (
+            Callback(interactive=True)
+            if pages is None
+            else _checkpoint(pages, self.spec, inference, start, self.classes)
+        )
         try:
             outcome = inference.run(self.spec, self.source, start, learned, watch)
         finally:

@@ -12,7 +12,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base.arrays import Array, cholesky
+from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.base.update_mode import mean_field
 from vbsvm.model.gates import Gates
 from vbsvm.model.layouts.arrow import ArrowGaussian
@@ -46,8 +46,8 @@ class NaturalEffects:
     @staticmethod
     def from_distribution(distribution: ArrowGaussian, which: NDArray[np.intp]) -> "NaturalEffects":
         """Natural parameters of some groups of a distribution."""
-        inverse = np.linalg.inv(distribution.root[which])
-        precision = inverse.transpose(0, 2, 1) @ inverse
+        half = inverse(distribution.root[which])
+        precision = half.transpose(0, 2, 1) @ half
         border = precision @ distribution.link[which]
         right = np.einsum("gqr,gr->gq", precision, distribution.effects[which]) + border @ distribution.core.mean
         return NaturalEffects(precision, border, right)
@@ -64,15 +64,9 @@ class NaturalEffects:
         fractions = share[:, None, None], share[:, None, None], share[:, None]
         return NaturalEffects(*(a + fraction * (b - a) for a, b, fraction in zip(ours, theirs, fractions, strict=True)))
 
-    def replace_where(self, other: "NaturalEffects", which: NDArray[np.bool_]) -> "NaturalEffects":
-        """Replace the groups of the mask by those of ``other``."""
-        return self.interpolate(other, which.astype(np.float64))
-
     def with_core(self, core: DenseGaussian, shapes: tuple[tuple[int, int], ...]) -> ArrowGaussian:
         """Joint distribution of the effects and the core."""
-        root: Array = (
-            np.linalg.inv(np.linalg.cholesky(self.precision)).transpose(0, 2, 1).astype(np.float64, copy=False)
-        )
+        root = inverse(cholesky(self.precision)).transpose(0, 2, 1)
         half = root.transpose(0, 2, 1)
         effects = (root @ (half @ (self.right - self.border @ core.mean)[:, :, None]))[:, :, 0]
         return ArrowGaussian(core, effects, root, root @ (half @ self.border), shapes)
@@ -120,11 +114,7 @@ def adapt(
         q = effects.with_core(core, shapes)
         f, v = q.effective(gates).row_moments(rows)
         terms = likelihood.terms(f, v, y, s, mean_field)
-        return (
-            q,
-            terms,
-            np.bincount(levels, s * terms.value, minlength=n_groups) + prior.expected(q),
-        )
+        return q, terms, np.bincount(levels, s * terms.value, minlength=n_groups) + prior.expected(q)
 
     effects, share = prior, np.ones(n_groups)
     current, terms, bound = evaluate(effects)
@@ -135,7 +125,7 @@ def adapt(
         better = trial_bound >= bound - ROUNDING * (1.0 + np.abs(bound))
         sds = np.sqrt(np.einsum("gqq->gq", q.effect_covariances))
         change = (np.abs(q.effects - current.effects) / sds).max(axis=1) / share
-        effects = effects.replace_where(trial, better)
+        effects = effects.interpolate(trial, better.astype(np.float64))
         current, terms, bound = evaluate(effects)
         share = np.where(better, np.minimum(1.0, 2.0 * share), 0.5 * share)
         if ((better & (change < TOLERANCE)) | (share < TOLERANCE)).all():

@@ -7,17 +7,20 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar, final
+from typing import Any, final
 
 import numpy as np
 from joblib import cpu_count
 
 from vbsvm.base import printing
+from vbsvm.base.arrays import Array
 from vbsvm.base.settings import log
 from vbsvm.base.workers import WorkerError, Workers
+from vbsvm.missing.model import MissingSums
+from vbsvm.model.spec import State
 from vbsvm.storage import atomic, saving
 from vbsvm.storage.codec import Registry
 from vbsvm.storage.names import CHAINS
@@ -32,41 +35,48 @@ SECONDS_BETWEEN = 10.0
 WRITES_BETWEEN = 30.0
 
 
-class Chain(Protocol):
-    """Protocol of a Markov chain that is being run."""
-
-    @property
-    def done(self) -> int:
-        """Sweeps so far."""
-        ...
-
-    @property
-    def content(self) -> tuple[object, ...]:
-        """Content for a checkpoint."""
-        ...
-
-    def without_draws(self) -> Self:
-        """The chain without its draws, to be sent to another process."""
-        ...
-
-    def append(self, part: Self) -> Self:
-        """Append the draws of a continuation."""
-        ...
-
-
-C = TypeVar("C", bound=Chain)
+# Coefficients, gates, and the scale of each block; of one draw, or of many.
+Drawn = tuple[Array, Array | None, tuple[Array, ...]]
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Run(Generic[C]):
+class Chain:
+    """A chain that is being run: its state, its step size, and its draws so far."""
+
+    seed: int
+    number: int
+    state: State
+    step: float
+    done: int = 0
+    draws: tuple[Drawn, ...] = ()
+    losses: tuple[int, int, int] = (0, 0, 0)  # draws, draws without loss, moves taken
+    missing: MissingSums | None = None
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """Content for a checkpoint: all fields."""
+        return tuple(getattr(self, field.name) for field in fields(self))
+
+    def without_draws(self) -> "Chain":
+        """The chain without its draws, to be sent to another process; sums go along, to be added in the same order."""
+        return replace(self, draws=())
+
+    def append(self, part: "Chain") -> "Chain":
+        """Append the draws of a continuation."""
+        return replace(part, draws=(*self.draws, *part.draws))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Run:
     """The chains of one model; ``elsewhere`` says whether they run in other processes (None if undecided).
 
     ``advance`` takes a chain to a number of sweeps; ``about`` tells this run from others in its checkpoint.
     """
 
-    advance: Callable[[tuple[C, int]], C]
-    chains: list[C]
+    advance: Callable[[tuple[Chain, int]], Chain]
+    chains: list[Chain]
     sweeps: int
     path: str | os.PathLike[str] | None
     about: dict[str, object]
@@ -77,7 +87,7 @@ class Run(Generic[C]):
         """Sweeps of each chain so far."""
         return self.chains[0].done
 
-    def advance_to(self, end: int) -> "Run[C]":
+    def advance_to(self, end: int) -> "Run":
         """Sweep all chains to ``end`` in this process; the first round decides whether others are worth it."""
         begin = time.perf_counter()
         chains = [self.advance((chain, end)) for chain in self.chains]
@@ -85,15 +95,18 @@ class Run(Generic[C]):
         worth = len(chains) > 1 and seconds_left > WORTH_A_PROCESS if self.elsewhere is None else self.elsewhere
         return replace(self, chains=chains, elsewhere=worth)
 
-    def append(self, parts: list[C]) -> "Run[C]":
+    def append(self, parts: list[Chain]) -> "Run":
         """Append the draws of other processes."""
         return replace(self, chains=[chain.append(part) for chain, part in zip(self.chains, parts, strict=True)])
 
 
-def run_rounds(runs: list[Run[C]], sweeps: int) -> tuple[list[Run[C]], bool]:
+def run_rounds(runs: list[Run], sweeps: int) -> tuple[list[Run], bool]:
     """Advance all runs to their last sweep, round by round; return them and whether Ctrl-C interrupted."""
     runs, checkpoints = list(runs), _Checkpoints()
-    with _progress(sweeps * len(runs)) as report, _ChainPool([run.advance for run in runs]) as pool:
+    with (
+        printing.bar("sweeps", sweeps * len(runs)) as report,
+        closing(_ChainPool([run.advance for run in runs])) as pool,
+    ):
         try:
             for end in dict.fromkeys(math.ceil(end) for end in np.linspace(0, sweeps, ROUNDS + 1)[1:]):
                 for k, run in enumerate(runs):
@@ -110,18 +123,15 @@ def run_rounds(runs: list[Run[C]], sweeps: int) -> tuple[list[Run[C]], bool]:
     return runs, False
 
 
-class _ChainPool(Generic[C]):
-    """Runs chains in this process, or in worker processes once that is worth it.
+class _ChainPool:
+    """Runs chains in this process, or in worker processes once that is worth it; but never in those of a worker."""
 
-    Within a worker of joblib, multiprocessing or Dask no further processes are started.
-    """
-
-    def __init__(self, advances: list[Callable[[tuple[C, int]], C]]) -> None:
+    def __init__(self, advances: list[Callable[[tuple[Chain, int]], Chain]]) -> None:
         self._advances = advances
         self._workers: Workers | None = None
         self._alone = multiprocessing.parent_process() is not None or getattr(sys, "frozen", False)
 
-    def advance_to(self, k: int, run: Run[C], end: int) -> Run[C]:
+    def advance_to(self, k: int, run: Run, end: int) -> Run:
         """Advance run ``k`` to the end of the round."""
         if run.done >= end:
             return run
@@ -134,16 +144,12 @@ class _ChainPool(Generic[C]):
             return run.append(self._workers.call(k, [(chain.without_draws(), end) for chain in run.chains]))
         except WorkerError as error:
             self._alone = True
-            self.__exit__()
+            self.close()
             warnings.warn(f"Gibbs: the chains go on in one process, with the same draws ({error}).", stacklevel=2)
             return run.advance_to(end)
 
-    def __enter__(self) -> Self:
-        """Enter; workers are started on demand."""
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Close the workers."""
+    def close(self) -> None:
+        """Close the workers, which are started on demand."""
         if self._workers is not None:
             self._workers.close()
 
@@ -155,7 +161,7 @@ class _Checkpoints:
         self._due = time.perf_counter() + SECONDS_BETWEEN
         self._warned: set[str] = set()
 
-    def write_if_due(self, runs: list[Run[Any]]) -> None:
+    def write_if_due(self, runs: list[Run]) -> None:
         """Write all runs if a checkpoint is due; after a failure, at the end of the next round."""
         begin = time.perf_counter()
         if begin >= self._due:
@@ -163,21 +169,21 @@ class _Checkpoints:
             now = time.perf_counter()
             self._due = now + max(SECONDS_BETWEEN if written else 0.0, WRITES_BETWEEN * (now - begin))
 
-    def write(self, runs: list[Run[Any]]) -> bool:
+    def write(self, runs: list[Run]) -> bool:
         """Write all runs that have a file; return whether that succeeded, and warn once of a failure."""
         written = [self._tried(run, "written", self._write) for run in runs if run.path is not None]
         return all(written)
 
-    def remove(self, run: Run[Any]) -> None:
+    def remove(self, run: Run) -> None:
         """Remove the checkpoint of a finished run."""
         if run.path is not None:
             self._tried(run, "removed", lambda run: atomic.remove(run.path))
 
     @staticmethod
-    def _write(run: Run[Any]) -> None:
+    def _write(run: Run) -> None:
         write_checkpoint(run.path or "", run.about, [chain.content for chain in run.chains])
 
-    def _tried(self, run: Run[Any], what: str, call: Callable[[Any], None]) -> bool:
+    def _tried(self, run: Run, what: str, call: Callable[[Any], None]) -> bool:
         try:
             call(run)
         except (OSError, MemoryError) as error:
@@ -194,11 +200,6 @@ _ADVICE = {
     "written": "Sampling goes on, and tries again after each round; an older checkpoint is as it was.",
     "removed": "The run is complete: remove the file by hand, as it is of no use any more.",
 }
-
-
-def _progress(total: int) -> AbstractContextManager[Callable[[int], None]]:
-    """A bar, where somebody looks."""
-    return printing.bar("sweeps", total)
 
 
 class CheckpointError(ValueError):

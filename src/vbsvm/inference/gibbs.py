@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any, final
@@ -14,7 +14,7 @@ from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.distributions import MIDPOINTS, ScaleDraws
 from vbsvm.base.settings import Parameters, check_flag, check_whole
 from vbsvm.base.update_mode import Draw, OverRelaxed, UpdateMode
-from vbsvm.inference.chains import Run, read_checkpoint, run_rounds
+from vbsvm.inference.chains import Chain, Drawn, Run, read_checkpoint, run_rounds
 from vbsvm.missing.categories import LevelCounts, LevelDistributions
 from vbsvm.missing.distributions import InputSums
 from vbsvm.missing.model import MissingState, MissingSums, input_model
@@ -38,9 +38,6 @@ ACCEPTANCE = 0.44
 PLACES = 2**20
 # Where more draws than this share separate the classes, the posterior is hardly one.
 ZERO_LOSS = 0.5
-
-# Coefficients, gates, and the scale of each block; of one draw, or of many.
-Drawn = tuple[Array, Array | None, tuple[Array, ...]]
 
 
 @final
@@ -182,26 +179,29 @@ class Gibbs(Parameters):
         self, models: Sequence[tuple[Spec, Source]], seed: int = 0, around: Sequence[State] | None = None
     ) -> list[Sample]:
         """Draw for several models, all of them round by round, so that Ctrl-C finds draws of each."""
-        settled = replace(self, tune=self.n_tune(warm=around is not None))
-        return settled._run_several(models, seed, [None] * len(models) if around is None else around)
-
-    def _run_several(
-        self, models: Sequence[tuple[Spec, Source]], seed: int, around: Sequence[State | None]
-    ) -> list[Sample]:
-        self.require_room(models)
+        settings = replace(self, tune=self.n_tune(warm=around is not None))
+        settings.require_room(models)
         runs = [
-            _start(self.for_class(k) if len(models) > 1 else self, spec, source, seed + k, around[k])
+            _start(
+                settings.for_class(k) if len(models) > 1 else settings,
+                spec,
+                source,
+                seed + k,
+                around[k] if around else None,
+            )
             for k, (spec, source) in enumerate(models)
         ]
         with single_threaded_blas():  # once for all rounds
-            runs, interrupted = run_rounds(runs, self.sweeps)
+            runs, interrupted = run_rounds(runs, settings.sweeps)
         if not all(run.chains[0].draws for run in runs):
             raise KeyboardInterrupt
         return [_sample(run.chains, run.done, interrupted) for run in runs]
 
     def require_room(self, models: Sequence[tuple[Spec, Source]]) -> None:
         """Raise if draws and missing values of all chains exceed the memory limit."""
-        chains, a_draw = int(self.chains), sum(_numbers_of_a_draw(spec) for spec, _ in models)
+        blocks = [block for spec, _ in models for block in spec.blocks]
+        a_draw = sum(spec.n_columns for spec, _ in models) + sum(b.n_gates + len(b.columns) ** 2 for b in blocks)
+        chains = int(self.chains)
         missing = chains * sum(
             source.n_rows * len(inputs.inputs.variables)
             for spec, source in models
@@ -220,47 +220,11 @@ class Gibbs(Parameters):
         )
 
 
-def _numbers_of_a_draw(spec: Spec) -> int:
-    """Coefficients, gates, and variances or covariance matrices."""
-    return spec.n_columns + sum(block.n_gates + len(block.columns) ** 2 for block in spec.blocks)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class _Chain:
-    """A chain that is being run: its state, its step size, and its draws so far."""
-
-    seed: int
-    number: int
-    state: State
-    step: float
-    done: int
-    draws: tuple[Drawn, ...]
-    losses: tuple[int, int, int]  # draws, draws without loss, moves taken
-    missing: MissingSums | None
-
-    @staticmethod
-    def start(spec: Spec, seed: int, number: int, around: State | None) -> "_Chain":
-        """Start overdispersed around a variational state, or by default; gates start open or closed in turn."""
-        opened = 1.0 if number % 2 == 0 else 0.0
-        state = spec.start(opened) if around is None else _overdispersed(spec, around, Draw(seed, number, 0))
-        return _Chain(seed, number, state, FIRST_STEP, 0, (), (0, 0, 0), None)
-
-    @property
-    def content(self) -> tuple[object, ...]:
-        """Content for a checkpoint: all fields."""
-        return tuple(getattr(self, field.name) for field in fields(self))
-
-    def without_draws(self) -> "_Chain":
-        """The chain without its draws, to be sent to another process.
-
-        Sums go along, so that they are added in the same order wherever that is done.
-        """
-        return replace(self, draws=())
-
-    def append(self, part: "_Chain") -> "_Chain":
-        """Append the draws of a continuation."""
-        return replace(part, draws=(*self.draws, *part.draws))
+def _first(spec: Spec, seed: int, number: int, around: State | None) -> Chain:
+    """Start overdispersed around a variational state, or by default; gates start open or closed in turn."""
+    opened = 1.0 if number % 2 == 0 else 0.0
+    state = spec.start(opened) if around is None else _overdispersed(spec, around, Draw(seed, number, 0))
+    return Chain(seed, number, state, FIRST_STEP)
 
 
 def _overdispersed(spec: Spec, around: State, draw: Draw) -> State:
@@ -273,12 +237,12 @@ def _overdispersed(spec: Spec, around: State, draw: Draw) -> State:
     )
 
 
-def _start(settings: Gibbs, spec: Spec, source: Source, seed: int, around: State | None) -> Run[_Chain]:
+def _start(settings: Gibbs, spec: Spec, source: Source, seed: int, around: State | None) -> Run:
     """Start a run, or resume it from its checkpoint."""
     about = _about(settings, spec, source, seed)
-    chains = [_Chain.start(spec, seed, k, around) for k in range(settings.chains)]
+    chains = [_first(spec, seed, k, around) for k in range(settings.chains)]
     if settings.checkpoint is not None and (checkpoint := read_checkpoint(settings.checkpoint, about)) is not None:
-        chains = [_Chain(*content) for content in checkpoint]
+        chains = [Chain(*content) for content in checkpoint]
     elsewhere = None if source.rows_resident else False  # rows that are a long way off are not sent to processes
     advance = partial(_advance, spec, source, settings)
     return Run(advance, chains, settings.sweeps, settings.checkpoint, about, elsewhere)
@@ -309,7 +273,7 @@ def _fingerprint(part: Part, theta: Array) -> Array:
     return np.array([*plain, by_place @ signs, by_place @ scores])
 
 
-def _advance(spec: Spec, source: Source, settings: Gibbs, until: tuple[_Chain, int]) -> _Chain:
+def _advance(spec: Spec, source: Source, settings: Gibbs, until: tuple[Chain, int]) -> Chain:
     """Sweep a chain to the end of the round."""
     chain, end = until
     state, step, kept, tune, moves = chain.state, chain.step, [], settings.n_tune(), settings.accelerate
@@ -348,7 +312,7 @@ def _numbers(state: State) -> tuple[Array, Array | None, list[Array]]:
     return theta, gates, [scale.values_at(MIDPOINTS[:1])[0] for scale in state.scales]
 
 
-def _sample(chains: list[_Chain], sweeps: int, interrupted: bool) -> Sample:
+def _sample(chains: list[Chain], sweeps: int, interrupted: bool) -> Sample:
     length = min(sum(len(piece[0]) for piece in chain.draws) for chain in chains)
 
     def stack(pick: Callable[[Drawn], Any]) -> Array:

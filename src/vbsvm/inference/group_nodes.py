@@ -11,7 +11,7 @@ import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.model.interfaces import EffectiveCoefficients
-from vbsvm.model.layouts.arrow_rows import ArrowRows
+from vbsvm.model.layouts.arrow_rows import ArrowCross, ArrowRows
 from vbsvm.model.layouts.grouping import ByGroup
 from vbsvm.model.row_pass import Part
 
@@ -84,63 +84,29 @@ class AtNodes:
         last = None if self.buffers is None else self.buffers.get(rows.index)
         return last[2:] if last is not None and last[0] is self.nodes else self._rows_at_nodes(rows)[1:]
 
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Curvature:
-    """Sums the curvature of the core's coefficients; ``weights`` are the probabilities of the nodes."""
-
-    at: AtNodes
-    weights: Array
-
-    def __call__(self, part: Part) -> Array:
-        """Sums over the rows of one block."""
+    def curvature(self, weights: Array, part: Part) -> Array:
+        """Curvature of the core's coefficients over the rows of one block, given probabilities of the nodes."""
         rows = cast(ArrowRows, part.rows)
-        _, second = self.at.derivatives(rows)
-        w = rows.weights * np.einsum("ik,ik->i", _of_rows(rows, self.weights), second)
-        return rows.core_gram(w).matrix
+        _, second = self.derivatives(rows)
+        return rows.core_gram(rows.weights * np.einsum("ik,ik->i", _of_rows(rows, weights), second)).matrix
 
+    def third_derivatives(self, weights: Array, spread: EffectiveCoefficients, along: Array, part: Part) -> ArrowCross:
+        """Third derivatives by the core, contracted with a covariance S of it, and second ones by group and node.
 
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class ThirdSums:
-    """Contracted sums of third derivatives of log likelihoods, and sums of second ones by group and node."""
-
-    core: Array
-    second_sums: ByGroup
-
-    def __add__(self, other: "ThirdSums") -> "ThirdSums":
-        """Add the sums of two blocks."""
-        return ThirdSums(self.core + other.core, self.second_sums + other.second_sums)
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class ThirdDerivatives:
-    """Sums of third derivatives by the core, contracted with a covariance S of its coefficients.
-
-    ``spread`` has the variance of each row's score under S, and ``along`` S times the centred scores of each group at
-    each node, (groups × core) × nodes.
-    """
-
-    at: AtNodes
-    weights: Array
-    spread: EffectiveCoefficients
-    along: Array
-
-    def __call__(self, part: Part) -> ThirdSums:
-        """Sums over the rows of one block."""
+        ``spread`` has the variance of each row's score under S, and ``along`` S times the centred scores of each group
+        at each node, (groups × core) × nodes.
+        """
         rows = cast(ArrowRows, part.rows)
         first, tail = rows.tail.window
         by_level, by_column = rows.group_sum_matrices
-        q, second = self.at.derivatives(rows)
-        p, variance = len(self.at.core), np.asarray(self.spread.row_moments(rows)[1])
-        weighed = _of_rows(rows, self.weights) * second
+        q, second = self.derivatives(rows)
+        p, variance = len(self.core), np.asarray(spread.row_moments(rows)[1])
+        weighed = _of_rows(rows, weights) * second
         coefficients = np.einsum("ik,ik->i", weighed, 1.0 - 2.0 * q) * rows.weights * rows.y * variance
-        towards = by_column.T @ self.along[p * first : p * (first + tail.n_levels)]
+        towards = by_column.T @ along[p * first : p * (first + tail.n_levels)]
         coefficients -= 2.0 * rows.y * np.einsum("ik,ik->i", weighed, towards)
         by_group = by_level @ (second * variance[:, None])
-        return ThirdSums(rows.core_cross(coefficients), ByGroup(((first, by_group),), len(self.at.nodes)))
+        return ArrowCross(rows.core_cross(coefficients), ByGroup(((first, by_group),), len(self.nodes)))
 
 
 def _of_rows(rows: ArrowRows, by_group: Array) -> Array:

@@ -167,7 +167,7 @@ def _iterate(
     model: InputModel, spec: Spec, source: Source, distribution: InputDistribution, max_passes: int
 ) -> LearnedInputs:
     """Iterate from a distribution to a fixed point."""
-    fixed_point = FixedPoint[InputDistribution]()
+    fixed_point = FixedPoint()
     for _ in range(max_passes):
         try:
             image = model.update(distribution, _sums(spec, source, distribution), mean_field)

@@ -23,15 +23,11 @@ def row_influence(spec: Spec, outcome: OptimizeResult | Sample, source: Source, 
     bound. Where effects of groups were integrated out, the covariance is the posterior's as well: with the scales'
     uncertainty in it, it is also how the mean responds where a row that leaves moves the scales.
     """
-    state = outcome.state
-    if isinstance(outcome, Sample):
-        row_pass = RowPass(spec.likelihood.exact, state.coefficients.effective(None), mean_field, missing=state.missing)
-        response = row_pass.coefficients
-    else:
-        row_pass = RowPass(
-            outcome.likelihood, state.coefficients.effective(state.gates), mean_field, True, state.missing
-        )
-        response = row_pass.coefficients if outcome.integrated else _response(spec, state, source, row_pass)
+    state, drawn = outcome.state, isinstance(outcome, Sample)
+    likelihood = spec.likelihood.exact if isinstance(outcome, Sample) else outcome.likelihood
+    row_pass = RowPass(likelihood, state.coefficients.effective(state.gates), mean_field, not drawn, state.missing)
+    own = isinstance(outcome, Sample) or outcome.integrated
+    response = row_pass.coefficients if own else _response(spec, outcome.state, source, row_pass)
     row_pass = _as_predicted(row_pass, spec, outcome)
     return source.sum_parts(
         lambda part: RowInfluence.empty() if part.rows.index % every else part.influence(row_pass, response)

@@ -37,9 +37,12 @@ SECONDS_BETWEEN = SECONDS_BEFORE = 5.0
 
 
 class Callback:
-    """Callback of the optimisations of a run, which does nothing by default."""
+    """Callback of the optimisations of a run: it shows progress on a line, if it has one, once that takes long."""
 
-    _line: SharedLine | None = None
+    def __init__(self, line: SharedLine | None = None, *, interactive: bool = False) -> None:
+        self._line = SharedLine() if interactive and is_interactive() else line
+        self._wait, self._begun = SECONDS_BEFORE if interactive else 0.0, time.monotonic()
+        self._passes = self._passes_before = 0
 
     def previous(self) -> "OptimizeResult | None":
         """Result of the next optimisation in an earlier, interrupted run, or None."""
@@ -47,36 +50,19 @@ class Callback:
 
     def on_step(self, result: "OptimizeResult", tol: float) -> None:
         """An optimisation has accepted a step."""
+        seconds = time.monotonic() - self._begun
+        if self._line is not None and seconds > self._wait:
+            passes = self._passes + result.passes
+            self._line.show(self, _progress(result, passes, seconds / max(1, passes - self._passes_before), tol))
 
     def on_end(self, result: "OptimizeResult") -> None:
         """An optimisation has ended."""
+        self._passes += result.passes
 
     def close(self) -> None:
         """Show nothing more."""
         if self._line is not None:
             self._line.end(self)
-
-
-NULL_CALLBACK = Callback()
-
-
-@final
-class ProgressCallback(Callback):
-    """Progress line in a terminal, shown once an optimisation has taken some seconds."""
-
-    def __init__(self) -> None:
-        self._line, self._begun, self._passes = SharedLine() if is_interactive() else None, time.monotonic(), 0
-
-    def on_step(self, result: "OptimizeResult", tol: float) -> None:
-        """Show it if this takes long."""
-        seconds = time.monotonic() - self._begun
-        if self._line is not None and seconds > SECONDS_BEFORE:
-            passes = self._passes + result.passes
-            self._line.show(self, _progress(result, passes, seconds / max(1, passes), tol))
-
-    def on_end(self, result: "OptimizeResult") -> None:
-        """Count its passes."""
-        self._passes += result.passes
 
 
 @final
@@ -87,11 +73,11 @@ class CheckpointCallback(Callback):
     """
 
     def __init__(self, path: Path, about: str, line: SharedLine | None) -> None:
-        self._path, self._about, self._line = path, about, line
+        super().__init__(line)
+        self._path, self._about = path, about
         self._before = self._read()
         self._results: list[OptimizeResult] = []
-        self._written = self._begun = time.monotonic()
-        self._passes_before = sum(result.passes for result in self._before)
+        self._written, self._passes_before = self._begun, sum(result.passes for result in self._before)
 
     @staticmethod
     def digest(*content: Any) -> str:
@@ -108,20 +94,18 @@ class CheckpointCallback(Callback):
         """How the next optimisation ended in an earlier run."""
         result = self._before.pop(0) if self._before else None
         if result is not None and not result.interrupted:
-            self._results.append(result)
+            self.on_end(result)
         return result
 
     def on_step(self, result: "OptimizeResult", tol: float) -> None:
         """Keep it from time to time, and show it."""
-        if self._line is not None:
-            passes = sum(earlier.passes for earlier in self._results) + result.passes
-            seconds = (time.monotonic() - self._begun) / max(1, passes - self._passes_before)
-            self._line.show(self, _progress(result, passes, seconds, tol))
+        super().on_step(result, tol)
         if time.monotonic() - self._written > SECONDS_BETWEEN:
             self._write([*self._results, result])
 
     def on_end(self, result: "OptimizeResult") -> None:
         """Keep it."""
+        super().on_end(result)
         if result.interrupted:
             self._write([*self._results, result])
         else:
@@ -260,13 +244,16 @@ def optimize(
     rule: StepRule,
     tol: float,
     max_passes: int,
-    callback: Callback = NULL_CALLBACK,
+    callback: Callback | None = None,
 ) -> OptimizeResult:
     """Maximise the bound from a state, by the steps of a rule."""
+    callback = Callback() if callback is None else callback
     previous = callback.previous()
     if previous is not None and not previous.interrupted:
         return previous
-    run = _Run(spec, source, rule, tol, max_passes, start, previous)
+    iterate = rule.evaluate(spec, source, start if previous is None else previous.state)
+    passes, bounds = (1, []) if previous is None else (previous.passes + 1, previous.bounds.tolist())
+    run = _Run(spec, source, rule, tol, max_passes, iterate, passes, bounds)
     try:
         while run.passes < max_passes and run.status is Status.OUT_OF_PASSES:
             if run.step():
@@ -299,27 +286,25 @@ def optimize(
 
 
 @final
+@dataclass(eq=False)
 class _Run:
     """An optimisation under way: its last accepted iterate and bounds, and whether it goes on."""
 
-    def __init__(
-        self,
-        spec: Spec,
-        source: Source,
-        rule: StepRule,
-        tol: float,
-        max_passes: int,
-        start: State,
-        previous: OptimizeResult | None,
-    ) -> None:
-        self._spec, self._source, self._rule, self._tol, self._max_passes = spec, source, rule, tol, max_passes
-        self.iterate = rule.evaluate(spec, source, start if previous is None else previous.state)
-        self.passes = 1 if previous is None else previous.passes + 1
-        self.bounds: list[float] = [] if previous is None else previous.bounds.tolist()
+    spec: Spec
+    source: Source
+    rule: StepRule
+    tol: float
+    max_passes: int
+    iterate: Iterate
+    passes: int
+    bounds: list[float]
+
+    def __post_init__(self) -> None:
+        """Take the first iterate's bound."""
         if math.isfinite(self.iterate.bound):
             self.bounds.append(self.iterate.bound)
-        self._gains: list[float] = []
-        self.noise = max(tol, _rounding(self.iterate.bound))
+        self.gains: list[float] = []
+        self.noise = max(self.tol, _rounding(self.iterate.bound))
         self.status = Status.CONVERGED if self.iterate.remaining_gain < self.noise else Status.OUT_OF_PASSES
 
     def result(self, status: Status) -> OptimizeResult:
@@ -331,40 +316,37 @@ class _Run:
         reached, tried = self._best_candidate()
         self.passes += tried
         before = self.iterate.bound
-        gain, self.noise = reached.bound - before, max(self._tol, _rounding(before))
+        gain, self.noise = reached.bound - before, max(self.tol, _rounding(before))
         if gain >= 0:
             self.iterate = reached
             self.bounds.append(reached.bound)
-            self._gains.append(gain)
+            self.gains.append(gain)
             log.debug("pass %d: bound %.6f", self.passes, reached.bound)
-            ends = _stands_still(self._gains, self.noise)
-            ends = ends or (self._rule.superlinear and _predicted(self._gains) < self.noise)
+            ends = _stands_still(self.gains, self.noise)
+            ends = ends or (self.rule.superlinear and _predicted(self.gains) < self.noise)
             if ends or reached.remaining_gain < self.noise:
                 self.status = Status.CONVERGED
             return True
-        if self.passes < self._max_passes:
-            at_optimum = gain >= -max(self._tol, OPTIONS.rounding_of_sums * abs(before))
+        if self.passes < self.max_passes:
+            at_optimum = gain >= -max(self.tol, OPTIONS.rounding_of_sums * abs(before))
             self.status = Status.CONVERGED if at_optimum else Status.ROUNDING
         return False
 
     def _best_candidate(self) -> tuple[Iterate, int]:
-        """First candidate that does not lower the bound, or else the one that lowers it least; and the passes it took.
-
-        Where several lower it by less than the tolerance, there is nothing left to gain.
-        """
+        """First candidate that does not lower the bound, or else that which lowers it least; and the passes made."""
         best, tried, failure, before = None, 0, None, self.iterate.bound
         with np.errstate(all="ignore"):  # a bold candidate may overflow: its bound is not finite, and it is refused
-            candidates = self._rule.candidates(self._spec, self.iterate)
-            for candidate in islice(candidates, self._max_passes - self.passes):
+            candidates = self.rule.candidates(self.spec, self.iterate)
+            for candidate in islice(candidates, self.max_passes - self.passes):
                 tried += 1
                 try:
-                    reached = self._rule.evaluate(self._spec, self._source, candidate)
+                    reached = self.rule.evaluate(self.spec, self.source, candidate)
                 except (FloatingPointError, np.linalg.LinAlgError) as error:
                     failure = error
                     continue
                 if best is None or math.isnan(best.bound) or reached.bound > best.bound:
                     best = reached
-                slack = self._tol if tried >= OPTIONS.min_refused else 0.0
+                slack = self.tol if tried >= OPTIONS.min_refused else 0.0
                 if best.bound >= before - max(slack, _rounding(before)):
                     return best, tried
         if best is None:
@@ -373,12 +355,8 @@ class _Run:
         return best, tried
 
     def refine(self, rule: AndersonNewton | NaturalGradient) -> None:
-        """Refine beyond the resolution of the bound, by steps judged by their length.
-
-        Around its maximum the bound falls with the square of what the coefficients are off: where it stands still to
-        1e-12, these may be 1e-6 of their spreads away.
-        """
-        best, made = refined(self._spec, self._source, self.iterate, rule, self._max_passes - self.passes)
+        """Refine beyond the resolution of the bound, by steps judged by their length."""
+        best, made = refined(self.spec, self.source, self.iterate, rule, self.max_passes - self.passes)
         self.passes += made
         if best.bound >= self.iterate.bound - OPTIONS.max_lost * abs(self.iterate.bound):
             self.iterate = best
@@ -389,7 +367,7 @@ def refined(
     spec: Spec, source: Source, end: Iterate, rule: AndersonNewton | NaturalGradient, max_passes: int
 ) -> tuple[Iterate, int]:
     """Nearby state with the shortest next step, and the number of passes used."""
-    fixed_point, shortest, best, state, passes, since = FixedPoint[State](), math.inf, end, end.state, 0, 0
+    fixed_point, shortest, best, state, passes, since = FixedPoint(), math.inf, end, end.state, 0, 0
     with np.errstate(all="ignore"):  # an extrapolated state may overflow, and is then taken back
         while passes < min(max_passes, OPTIONS.max_passes) and since < OPTIONS.patience and shortest > OPTIONS.min_step:
             passes, since = passes + 1, since + 1
@@ -419,10 +397,7 @@ def _stands_still(gains: list[float], noise: float) -> bool:
 
 
 def _predicted(gains: list[float]) -> float:
-    """Upper bound on the next gain under superlinear convergence.
-
-    A gain that fell much faster than quadratically is an accident, which says little about the next.
-    """
+    """Upper bound on the next gain under superlinear convergence; one that fell faster still is an accident."""
     if len(gains) < 3 or not 0 < gains[-2] < OPTIONS.fast * gains[-3] < math.inf:  # the start is infinitely low
         return math.inf
     before, last = gains[-2] / gains[-3], gains[-1] / gains[-2]

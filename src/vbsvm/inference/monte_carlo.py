@@ -8,7 +8,7 @@ iterated, with Anderson extrapolation, until it moves them by a fraction that is
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import final
+from typing import cast, final
 
 import numpy as np
 
@@ -50,9 +50,7 @@ def drawn_steps(spec: Spec, source: Source) -> Iterator[tuple[State, bool]]:
     while True:
         rows = FixedVarianceRows(spec.likelihood, source, state.coefficients.effective(None))
         reached = newton.optimize_mean(spec, state, rows)
-        gram = rows.stats().gram
-        assert isinstance(gram, DrawnGram)
-        image = _Inputs.of(gram, fixed_point_step(spec, reached) or reached)
+        image = _Inputs.of(cast(DrawnGram, rows.stats().gram), fixed_point_step(spec, reached) or reached)
         yield reached, before is not None and image.converged(before)
         chosen = image.extrapolated(before, anderson)
         before, state = chosen.packed, chosen.drawn(spec, state)
@@ -66,14 +64,14 @@ def _first(spec: Spec, source: Source) -> State:
     """
     start = spec.start()
     stats = pass_rows(spec, start, source, mean_field)
-    assert isinstance(stats.gram, DrawnGram)
-    squares = stats.gram.diagonal / sum(float(w.sum()) for _, w in stats.gram.parts)
+    gram = cast(DrawnGram, stats.gram)
+    squares = gram.diagonal / sum(float(w.sum()) for _, w in gram.parts)
     pairs = zip(spec.blocks, start.scales, strict=True)
     inferred = [(block, scale, isinstance(block.prior, HalfT | Ridge)) for block, scale in pairs]
     start = start.with_scales(tuple(_unit_scale(block, squares) if unit else scale for block, scale, unit in inferred))
-    mean = stats.gram.solve(stats.cross, spec.precision(start))
+    mean = gram.solve(stats.cross, spec.precision(start))
     assert mean is not None
-    return start.with_coefficients(stats.gram.drawn(mean, spec.precision(start), DRAWS))
+    return start.with_coefficients(gram.drawn(mean, spec.precision(start), DRAWS))
 
 
 def _unit_scale(block: Block, squares: Array) -> Point:

@@ -1,9 +1,6 @@
 """Profiled Newton: mean and scales are solved for at every covariance, so that the optimisation is one over Σ alone.
 
-The variances v = dg(CΣCᵀ) and the Gram matrix of a pass cost O(n d²). With v fixed, an evaluation at another mean costs
-O(n d) only. So the evaluation of a state (1) computes v, and (2) maximises over the mean by Newton steps, with the
-scales of the priors always at their optimum; its bound is exact. (3) The Gram matrix at that mean, formed only if the
-optimisation goes on, gives the next Σ.
+With the variances v = dg(CΣCᵀ) fixed an evaluation at another mean costs O(n d), where a pass costs O(n d²).
 """
 
 from collections.abc import Callable, Iterator
@@ -11,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, cast, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.update_mode import mean_field
@@ -20,12 +16,13 @@ from vbsvm.inference.steps import (
     AndersonNewton,
     Iterate,
     NaturalGradient,
+    StepRule,
     cavi_step,
     evaluate_state,
     fixed_point_step,
     shorter_steps,
 )
-from vbsvm.model.interfaces import EffectiveCoefficients, Effects, Gram, PointDistribution, Precision, Rows
+from vbsvm.model.interfaces import EffectiveCoefficients, Gram, PointDistribution, Precision, Rows
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.row_pass import Part, RowPass, Source, Stats
@@ -63,8 +60,7 @@ class Options:
 OPTIONS = Options()
 
 
-@final
-class ProfiledNewton:
+class ProfiledNewton(StepRule):
     """Solves for the mean and the scales at each covariance, which Anderson extrapolation moves."""
 
     superlinear = True
@@ -145,10 +141,7 @@ class ProfiledNewton:
     def _search(
         self, spec: Spec, state: State, rows: "FixedVarianceRows", direction: Array, first: float
     ) -> State | None:
-        """Line search along a direction; ``first`` is the slope at the start.
-
-        None, and nothing moves, where a few evaluations find no place that is higher.
-        """
+        """Line search with the slope ``first`` at its start; None, and nothing moves, where no trial is higher."""
         distribution, low, high, t = state.gaussian, (0.0, first), (np.inf, -np.inf), 1.0
         ahead = rows.ahead(direction)
         for trial in range(OPTIONS.max_trials + 1):
@@ -342,16 +335,12 @@ class FixedVarianceRows:
 
     def stats(self) -> Stats:
         """Sums of a full pass at this point."""
-        return self._source.sum_stats(RowPass(self._likelihood, self, mean_field))
+        return self._source.sum_stats(RowPass(self._likelihood, cast(EffectiveCoefficients, self), mean_field))
 
     def row_moments(self, rows: Rows) -> tuple[Array, Array]:
         """Mean and variance of each row's score."""
         block = self._blocks[rows.index]
         return block.f, block.v
-
-    def effects(self, rows: Rows, columns: NDArray[np.intp]) -> Effects:
-        """Asked only by rows with missing values, for which there is no such solver."""
-        raise NotImplementedError
 
 
 def _array(sums: Any) -> Array:

@@ -1,17 +1,13 @@
 """Effects of groups integrated out: logistic models with random intercepts.
 
-A climb takes coefficients, effects of groups and their variance σ² for independent of each other where they are not,
-and effects for normal: where a group has few rows, or all of its labels are alike, σ comes out too small, and the fixed
-effects with it. Here each effect u of the largest factor is integrated out by the trapezoidal rule, around where the
-group's own distribution lies, for given coefficients c of the core and λ = log σ. (Gauss and Hermite's rule needs four
-times the nodes where all labels of a group are alike.) What is left is nearly normal in c for every λ: Newton steps
-lead to the mode, a few λ around it have a best c each, with −F″ as precision, and moments are those of that mixture, as
-in integrated nested Laplace approximations (Rue, Martino & Chopin 2009). Where other scales are to be inferred, a climb
-comes before and tells them; else it begins at once, from a sweep.
+For given coefficients c of the core and λ = log σ each effect u of the largest factor is integrated out by the
+trapezoidal rule. Newton steps lead to the mode, a few λ around it have a best c each, with −F″ as precision, and
+moments are those of that mixture, as in integrated nested Laplace approximations (Rue, Martino & Chopin 2009).
 """
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast, final
 
 import numpy as np
@@ -19,11 +15,11 @@ import numpy as np
 from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.base.distributions import TabulatedVariance
 from vbsvm.base.update_mode import mean_field
-from vbsvm.inference.group_nodes import AtNodes, Buffers, Curvature, ThirdDerivatives
+from vbsvm.inference.group_nodes import AtNodes, Buffers
 from vbsvm.model.interfaces import PointDistribution
 from vbsvm.model.layouts.arrow import ArrowGaussian
 from vbsvm.model.layouts.dense import DenseGaussian
-from vbsvm.model.priors import HalfT, Normal, Ridge
+from vbsvm.model.priors import HalfT, Ridge
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.sweep import sweep
@@ -101,16 +97,8 @@ def supports(spec: Spec, source: Source) -> bool:
     return isinstance(last.prior, HalfT | Ridge) and single and last.size == m > 1 and numbers <= OPTIONS.max_numbers
 
 
-def no_other_scales(spec: Spec) -> bool:
-    """Whether the scale of the last factor is the only one to infer."""
-    return all(isinstance(block.prior, Normal) for block in spec.blocks[:-1])
-
-
 def integrate(spec: Spec, source: Source, start: State | None, tol: float, most: int) -> "tuple[State, int] | None":
-    """State with the effects of the last factor integrated out, and the number of passes; None if that fails.
-
-    A start of None is where a sweep from the model's own leads.
-    """
+    """State with the effects of the last factor integrated out, and the passes; None if that fails."""
     swept = start is None or isinstance(start.coefficients, PointDistribution)
     state = sweep(spec, spec.start(), source, mean_field)[0] if start is None or swept else start
     problem = _Problem.of(spec, source, state)
@@ -128,19 +116,11 @@ def integrate(spec: Spec, source: Source, start: State | None, tol: float, most:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class _Groups:
-    """Nodes of all groups at a point, their probabilities, and derivatives by (c, λ) with their means."""
-
-    rows: AtNodes
-    weights: Array
-    scores: Array  # numbers × groups × nodes
-    means: Array
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
 class _Point:
-    """Evaluation at (c, λ): log posterior, gradient and −F″, and moments of the groups' effects."""
+    """Evaluation at (c, λ): log posterior, gradient and −F″, moments of the groups' effects, and their nodes.
+
+    Nodes have probabilities, and derivatives by (c, λ) with their means.
+    """
 
     at: Array
     value: float
@@ -151,7 +131,10 @@ class _Point:
     skewness: Array
     of_effects: Array  # derivatives of E[u] by (c, λ), groups × numbers
     cancelled: float  # how many times as large as the precision of c the numbers are that it is the difference of
-    groups: _Groups
+    rows: AtNodes
+    weights: Array
+    scores: Array  # numbers × groups × nodes
+    means: Array
 
 
 @final
@@ -232,9 +215,11 @@ class _Problem:
     def _newton(self, point: _Point) -> Array | None:
         """Newton step; far below the maximum, where F is convex in λ, λ increases by the largest step."""
         n, gradient, across = self.n_core, point.gradient, point.precision[: self.n_core, -1]
-        solved = _solved(point.precision[:n, :n], np.column_stack([gradient[:n], across]))
-        if solved is None:
+        try:
+            lower = cholesky(point.precision[:n, :n])
+        except np.linalg.LinAlgError:
             return None
+        solved = np.linalg.solve(lower.T, np.linalg.solve(lower, np.column_stack([gradient[:n], across])))
         slope, curvature = gradient[n] - across @ solved[:, 0], point.precision[n, n] - across @ solved[:, 1]
         step = slope / max(curvature, abs(slope) / OPTIONS.max_step, 1e-300)
         return np.append(solved[:, 0] - step * solved[:, 1], step)
@@ -264,7 +249,7 @@ class _Problem:
         means = weighed @ _ONES
         prior, slope, bend = self.prior.log_density(float(at[-1]))
         precision = means @ means.T - weighed.reshape(n + 1, -1) @ scores.reshape(n + 1, -1).T
-        curvature = self.source.sum_parts(Curvature(rows, weights))
+        curvature = self.source.sum_parts(partial(rows.curvature, weights))
         precision[:n, :n] += curvature + self.precision
         cancelled = float((curvature.diagonal() / precision.diagonal()[:n]).max(initial=0.0))
         precision[n, n] += 2.0 * float(np.vdot(weights, squares)) + bend
@@ -280,8 +265,8 @@ class _Problem:
         variances = np.maximum(squared @ _ONES, 1e-3 * np.square(sd))
         skewness = np.einsum("gk,gk->g", squared, off) / variances**1.5
         of_effects = ((scores * apart) @ _ONES).T
-        groups = _Groups(rows, weights, scores, means)
-        return _Point(at, value, gradient, precision, effects, variances, skewness, of_effects, cancelled, groups)
+        moments = effects, variances, skewness, of_effects
+        return _Point(at, value, gradient, precision, *moments, cancelled, rows, weights, scores, means)
 
     def state(self, state: State, mode: _Point) -> State | None:
         """Distributions of c, of u given c, and of σ², by moments over a grid of λ; None if that fails."""
@@ -318,10 +303,7 @@ class _Problem:
         return State(coefficients, (*state.scales[:-1], TabulatedVariance(lam, densities - densities.max())))
 
     def _along_scale(self, centre: _GivenScale) -> tuple[list[_GivenScale], Array] | None:
-        """Mode of c for each λ of a grid, and log quadrature weights.
-
-        None where the density can't be followed far enough.
-        """
+        """Mode of c for each λ of a grid, and log quadrature weights; None where the density can't be followed."""
         covariance = inverse(centre.point.precision)
         sd = math.sqrt(float(covariance[-1, -1]))
         along = covariance[:, -1] / sd
@@ -374,20 +356,20 @@ class _Problem:
 
         F is a sum of logarithms of integrals: its third derivatives are cumulants of those of the groups.
         """
-        groups, n = mode.groups, self.n_core
-        centred = groups.scores[:n] - groups.means[:n, :, None]
+        n = self.n_core
+        centred = mode.scores[:n] - mode.means[:n, :, None]
         along = np.einsum("jk,kgi->gji", S, centred)
         nothing = np.zeros((self.m, 1))
         spread = ArrowGaussian(
             DenseGaussian(mode.at[:n], _upper_root(S)), nothing, nothing[:, :, None], np.zeros((self.m, 1, n)), shapes
         )
-        kernel = ThirdDerivatives(
-            groups.rows, groups.weights, spread.effective(None), along.reshape(self.m * n, OPTIONS.n_nodes)
-        )
+        along_nodes = along.reshape(self.m * n, OPTIONS.n_nodes)
         self.evaluations += 1
-        sums = self.source.sum_parts(kernel)
-        total = np.einsum("gjk,jgk->gk", along, centred) + sums.second_sums.to_array()
-        return 0.5 * S @ (sums.core + np.einsum("gk,jgk->j", groups.weights * total, centred))
+        sums = self.source.sum_parts(
+            partial(mode.rows.third_derivatives, mode.weights, spread.effective(None), along_nodes)
+        )
+        total = np.einsum("gjk,jgk->gk", along, centred) + sums.tail.to_array()
+        return 0.5 * S @ (sums.core + np.einsum("gk,jgk->j", mode.weights * total, centred))
 
 
 def _nodes(mean: Array, sd: Array, skewness: Array) -> tuple[Array, Array]:
@@ -406,12 +388,3 @@ def _nodes(mean: Array, sd: Array, skewness: Array) -> tuple[Array, Array]:
 def _upper_root(covariance: Array) -> Array:
     """Upper triangular root of a covariance, as distributions store it."""
     return cholesky(covariance[::-1, ::-1])[::-1, ::-1]
-
-
-def _solved(matrix: Array, right: Array) -> Array | None:
-    """Solve matrix⁻¹ right; None if the matrix is not positive definite."""
-    try:
-        lower = cholesky(matrix)
-    except np.linalg.LinAlgError:
-        return None
-    return np.asarray(np.linalg.solve(lower.T, np.linalg.solve(lower, right)), dtype=np.float64)

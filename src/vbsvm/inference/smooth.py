@@ -5,9 +5,6 @@ And no pass has to try a step that gains next to nothing. With it the step to Σ
 ½(tr ΣP − d) + ½ log |Σ′|/|Σ| to first order in the variances. Without it weights tell: let w be those of which Σ was
 made, and w + δ those that rows have at Σ. The step gains ¼‖Σ^½ (Σ δ c cᵀ) Σ^½‖² to second order, at most ¼ Σ δ² v/w.
 Coefficients count as rows of the weight that their prior gives them.
-
-Over many rows an optimisation begins near its end, which a sample of the rows tells: these have larger weights, so that
-they weigh as much as all, and give a mean, the curvature for Newton steps over all rows, and the size of the variances.
 """
 
 from collections.abc import Iterator
@@ -15,16 +12,15 @@ from dataclasses import dataclass
 from typing import Any, cast, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import log
 from vbsvm.base.update_mode import mean_field
 from vbsvm.inference.loop import optimize
 from vbsvm.inference.profiled import Evaluation, FixedVarianceRows, ProfiledNewton, covariance_update
-from vbsvm.inference.steps import AndersonNewton, Iterate, evaluate_state
-from vbsvm.model.interfaces import Effects, Gram, PointDistribution, Rows
-from vbsvm.model.likelihoods.base import CurvedLikelihood
+from vbsvm.inference.steps import Iterate
+from vbsvm.model.interfaces import Gram, PointDistribution, Rows
+from vbsvm.model.likelihoods.logistic import ExactLogistic
 from vbsvm.model.row_pass import Part, Source, Stats
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.sweep import elbo
@@ -59,21 +55,16 @@ TINY = float(np.finfo(np.float64).tiny)
 
 
 @final
-class SmoothNewton:
+class SmoothNewton(ProfiledNewton):
     """Profiled Newton for smooth likelihoods, whose Gram matrices are Hessians and whose remaining gain is known."""
 
     superlinear = False  # the remaining gain says more than how gains fall
 
     def __init__(self, tol: float) -> None:
-        self._tol, self._profiled = tol, ProfiledNewton(tol)
-        self._before = -np.inf
+        super().__init__(tol)
+        self._tol, self._before = tol, -np.inf
         self._last: tuple[State, SmoothRows] | None = None
         self._proposed: tuple[State, dict[int, Array]] | None = None  # a covariance, and the weights that it is made of
-
-    @property
-    def refinement(self) -> AndersonNewton:
-        """Steps of the whole state."""
-        return AndersonNewton()
 
     @property
     def rows(self) -> "SmoothRows":
@@ -84,9 +75,9 @@ class SmoothNewton:
     def evaluate(self, spec: Spec, source: Source, state: State) -> Iterate:
         """Find the best mean and scales for the state's covariance."""
         if isinstance(state.coefficients, PointDistribution):
-            return evaluate_state(spec, source, state)
+            return super().evaluate(spec, source, state)
         rows = SmoothRows(spec.likelihood, source, state.coefficients.effective(None))
-        reached = self._profiled.optimize_mean(spec, state, rows)
+        reached = self.optimize_mean(spec, state, rows)
         self._last = reached, rows
         weights = self._proposed[1] if self._proposed is not None and self._proposed[0] is state else None
 
@@ -108,13 +99,13 @@ class SmoothNewton:
         """Yield those of profiled Newton; the update of the covariance comes first where that is all that is left."""
         weights, state = None, iterate.state
         if self._last is not None and self._last[0] is state:
-            weights, self._profiled.curvature = self.rows.weights, iterate.stats.gram
+            weights, self.curvature = self.rows.weights, iterate.stats.gram
             gain, self._before = iterate.bound - self._before, iterate.bound
             if iterate.remaining_gain * iterate.remaining_gain < self._tol * gain:
                 image = covariance_update(spec, iterate, state)
                 self._proposed = image, weights
                 yield image
-        for candidate in self._profiled.candidates(spec, iterate):
+        for candidate in super().candidates(spec, iterate):
             # Updates of the covariance lie around the very same mean; others are not made of these weights.
             updated = candidate.coefficients.mean is state.coefficients.mean
             self._proposed = (candidate, weights) if updated and weights is not None else None
@@ -134,19 +125,21 @@ class SmoothNewton:
         loose.curvature = close.curvature = gram = few.curvature(0.0)
         coefficients = few.updated(spec, state).coefficients.effective(None)
         if spec.n_columns >= OPTIONS.min_even:
-            coefficients = EvenVariances(state.coefficients.mean, spec.n_columns / few.total_weight)
+            coefficients: Any = EvenVariances(
+                state.coefficients.mean, spec.n_columns / sum(float(weights.sum()) for weights in few.weights.values())
+            )
         rows = SmoothRows(spec.likelihood, source, coefficients)
         state = loose.optimize_mean(spec, state, rows)
         if loose.curvature is gram:
             state = close.optimize_mean(spec, state, rows)
         image = rows.updated(spec, state)
-        self._proposed, self._profiled.curvature = (image, rows.weights), rows.curvature(0.0)
+        self._proposed, self.curvature = (image, rows.weights), rows.curvature(0.0)
         return image
 
 
 def _update_gain(spec: Spec, iterate: Iterate) -> float:
     """Gain of the bound by the update of the covariance."""
-    image, now = covariance_update(spec, iterate, iterate.state).coefficients, iterate.state.gaussian
+    image, now = covariance_update(spec, iterate, iterate.state).coefficients, cast(Any, iterate.state.coefficients)
     precision = spec.precision(iterate.state)
     if precision.couplings:
         return np.inf
@@ -177,10 +170,6 @@ class EvenVariances:
         f = rows.scores(self.mean)
         return f, np.full_like(f, self.variance)
 
-    def effects(self, rows: Rows, columns: NDArray[np.intp]) -> Effects:
-        """Asked only by rows with missing values, for which there is no such solver."""
-        raise NotImplementedError
-
 
 @final
 class SmoothRows(FixedVarianceRows):
@@ -195,7 +184,7 @@ class SmoothRows(FixedVarianceRows):
         return min(OPTIONS.max_reused, OPTIONS.reused * self._source.n_core)
 
     def _slopes(self, f: Array, v: Array, y: Array, s: Array) -> tuple[float, Array]:
-        return np.nan, cast(CurvedLikelihood, self._likelihood).slope(f, v, y, s)
+        return np.nan, cast(ExactLogistic, self._likelihood).slope(f, v, y, s)
 
     def move(self, t: float, evaluation: Evaluation) -> None:
         """Go to the mean that is t steps ahead."""
@@ -246,11 +235,6 @@ class SmoothRows(FixedVarianceRows):
     def updated(self, spec: Spec, state: State) -> State:
         """State with the covariance updated from these rows."""
         return covariance_update(spec, Iterate(state, -np.inf, lambda: self.sums(state)), state)
-
-    @property
-    def total_weight(self) -> float:
-        """Sum of the weights of rows in the gram."""
-        return sum(float(weights.sum()) for weights in self.weights.values())
 
     @property
     def separated(self) -> bool:

@@ -15,6 +15,7 @@ from vbsvm.inference.smooth import SmoothNewton
 from vbsvm.inference.steps import CAVI, AndersonNewton, NaturalGradient, StepRule, shorter_steps
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.settings import NotAtRandom
+from vbsvm.model.priors import Normal
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec
 
@@ -71,7 +72,7 @@ def features(spec: Spec, source: Source, *, accelerate: bool) -> Set[Feature]:
         F.LOGISTIC: spec.likelihood.normalised,
         F.GROUPS: source.n_core < spec.n_columns,
         F.INTERCEPTS: intercepts,
-        F.INTERCEPTS_ONLY: intercepts and quadrature.no_other_scales(spec),
+        F.INTERCEPTS_ONLY: intercepts and all(isinstance(block.prior, Normal) for block in spec.blocks[:-1]),
         F.GATES: spec.gate_map is not None,
         F.MISSING: missing is not None,
         F.MISSING_ADAPTS: missing is not None and not missing.fixed,

@@ -5,9 +5,10 @@ lowers the augmented one, so that an optimisation goes on whatever the bolder ca
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Generic, Protocol, Self, TypeVar, final
+from typing import Any, final
 
 import numpy as np
 
@@ -97,26 +98,15 @@ class Anderson:
             self.reset()
 
 
-class Unpackable(Protocol):
-    """Protocol of objects that can be rebuilt from packed numbers."""
-
-    def unpack(self, numbers: Array) -> Self:
-        """Build an object of the same shape from packed numbers."""
-        ...
-
-
-U = TypeVar("U", bound=Unpackable)
-
-
 @final
-class FixedPoint(Generic[U]):
+class FixedPoint:
     """Fixed-point iteration with Anderson extrapolation, undone if the next residual is larger."""
 
     def __init__(self) -> None:
         self._anderson, self._length = Anderson(), np.inf
-        self.fallback: U | None = None  # the plain step, where the last one was extrapolated
+        self.fallback: Any = None  # the plain step, where the last one was extrapolated
 
-    def advance(self, image: U, before: Array, after: Array) -> U:
+    def advance(self, image: Any, before: Array, after: Array) -> Any:
         """Next iterate from numbers ``before``, which the map takes to ``image`` with numbers ``after``."""
         length = largest_change(before, after)
         if self.fallback is not None and not length < OPTIONS.max_longer * self._length:
@@ -125,9 +115,8 @@ class FixedPoint(Generic[U]):
         self.fallback = None if ahead is None else image
         return image if ahead is None else image.unpack(ahead)
 
-    def undo(self) -> U:
+    def undo(self) -> Any:
         """Take back the last step, which was extrapolated."""
-        assert self.fallback is not None
         plain, self.fallback = self.fallback, None
         self._anderson.reset()
         return plain
@@ -142,10 +131,7 @@ def largest_change(before: Array, after: Array) -> float:
 @final
 @dataclass(frozen=True, eq=False)
 class Iterate:
-    """A state, its exact bound, and the sums of a pass that starts from it, formed when they are asked for.
-
-    ``estimate`` computes the remaining gain, where that is known without a next step.
-    """
+    """A state, its exact bound, and lazily the sums of a pass from it and, where known, its remaining gain."""
 
     state: State
     bound: float
@@ -163,25 +149,6 @@ class Iterate:
         return math.inf if self.estimate is None else self.estimate()
 
 
-class StepRule(Protocol):
-    """Evaluates states and proposes the next; gains of ``superlinear`` ones fall faster and faster."""
-
-    superlinear: bool
-
-    def evaluate(self, spec: Spec, source: Source, state: State) -> Iterate:
-        """Pass over the rows from this state, or from a better one nearby."""
-        ...
-
-    def candidates(self, spec: Spec, iterate: Iterate) -> Iterator[State]:
-        """Yield next states in the order in which they are to be tried."""
-        ...
-
-    @property
-    def refinement(self) -> "AndersonNewton | NaturalGradient | None":
-        """Rule for refinement steps beyond the resolution of the bound, or None."""
-        ...
-
-
 def evaluate_state(spec: Spec, source: Source, state: State, *, with_curvature: bool = False) -> Iterate:
     """Pass over the rows at this state: its exact bound, and the sums for the next step."""
     stats = pass_rows(spec, state, source, mean_field, with_curvature=with_curvature)
@@ -194,19 +161,18 @@ def cavi_step(spec: Spec, iterate: Iterate) -> State:
 
 
 def newton_step(spec: Spec, iterate: Iterate, damping: float) -> State | None:
-    """CAVI with a Newton step for the mean on the bound collapsed over the latent scales.
+    """CAVI with a Newton step for the mean, (H + Λ)⁻¹ {r − (G + Λ) μ}; ``damping`` leads from H (0) to G (1).
 
-    The mean moves by (H + Λ)⁻¹ {r − (G + Λ) μ}.
-    The paper's update of the mean uses a majorant G of the curvature H, too large by χ/v in each row. H itself is right
-    only as long as no row crosses the hinge's kink; ``damping`` leads from H (0) to G (1). None where there is no
-    curvature: at a point, or where it is not positive in floating point.
+    None where there is no curvature: at a point, or where it is not positive in floating point.
     """
     stats, distribution = iterate.stats, iterate.state.coefficients
     if stats.curvature is None:
         return None
     ahead = None
     gram, cross = stats.gated(iterate.state.gates)
-    curvature = stats.curvature.interpolate(stats.gram, damping).gated(iterate.state.gates, stats.gram)
+    curvature = stats.curvature.interpolate(stats.gram, damping) if damping else stats.curvature
+    if iterate.state.gates is not None:
+        curvature = curvature.gated(iterate.state.gates, stats.gram)
     # Where the curvature is the gram itself, the update's own mean is the Newton step.
     residual = None if curvature is gram else cross - gram.times(distribution.mean)
     state, rounds = iterate.state, max(block.prior.rounds for block in spec.blocks)
@@ -267,32 +233,41 @@ def cavi_steps(spec: Spec, iterate: Iterate) -> Iterator[State]:
     yield cavi_step(spec, iterate)
 
 
-@final
-class CAVI:
-    """Coordinate ascent (CAVI) without acceleration."""
+class StepRule(ABC):
+    """Evaluates states and proposes the next; gains of ``superlinear`` ones fall faster and faster."""
 
     superlinear = False
-    refinement = None
 
     def evaluate(self, spec: Spec, source: Source, state: State) -> Iterate:
-        """Pass over the rows once."""
+        """Pass over the rows from this state, or from a better one nearby."""
         return evaluate_state(spec, source, state)
+
+    @abstractmethod
+    def candidates(self, spec: Spec, iterate: Iterate) -> Iterator[State]:
+        """Yield next states in the order in which they are to be tried."""
+
+    @property
+    def refinement(self) -> "AndersonNewton | NaturalGradient | None":
+        """Rule for refinement steps beyond the resolution of the bound, or None."""
+        return None
+
+
+@final
+class CAVI(StepRule):
+    """Coordinate ascent (CAVI) without acceleration."""
 
     def candidates(self, spec: Spec, iterate: Iterate) -> Iterator[State]:
         """Yield the paper's update."""
-        yield cavi_step(spec, iterate)
+        return cavi_steps(spec, iterate)
 
 
 @final
-class AndersonNewton:
+class AndersonNewton(StepRule):
     """Newton steps for the mean, and Anderson extrapolation of the whole map state → state.
 
-    A refused Newton step is followed by damped ones, and each that is taken halves the damping: without it, data
-    without signal or with rare classes, where many rows sit at the kink, would cost three passes for each step.
-    ``safe`` are the steps to fall back on: CAVI, which raises the augmented bound.
+    A refused Newton step is followed by damped ones, and each that is taken halves the damping. ``safe`` are the
+    steps to fall back on: CAVI, which raises the augmented bound.
     """
-
-    superlinear = False
 
     def __init__(self, safe: Callable[[Spec, Iterate], Iterator[State]] = cavi_steps) -> None:
         self._safe = safe
@@ -344,20 +319,11 @@ class AndersonNewton:
 
 
 @final
-class NaturalGradient:
-    """Natural-gradient steps of the exact bound with fixed scales, and Anderson extrapolation of these.
-
-    No step is sure to raise such a bound but a short one.
-    """
-
-    superlinear = False
+class NaturalGradient(StepRule):
+    """Natural-gradient steps of the exact bound with fixed scales, extrapolated; short ones are sure to raise it."""
 
     def __init__(self) -> None:
         self._anderson = Anderson()
-
-    def evaluate(self, spec: Spec, source: Source, state: State) -> Iterate:
-        """Pass over the rows once."""
-        return evaluate_state(spec, source, state)
 
     @property
     def refinement(self) -> "NaturalGradient":

@@ -14,7 +14,7 @@ from vbsvm.base.settings import Parameters, check_flag, check_positive, check_wh
 from vbsvm.base.update_mode import mean_field
 from vbsvm.inference import quadrature
 from vbsvm.inference.inputs import LearnedInputs, learn_inputs
-from vbsvm.inference.loop import NULL_CALLBACK, Callback, OptimizeResult, Status, optimize
+from vbsvm.inference.loop import Callback, OptimizeResult, Status, optimize
 from vbsvm.inference.monte_carlo import drawn_steps
 from vbsvm.inference.smooth import SmoothNewton, subsample_start
 from vbsvm.inference.solvers import (
@@ -127,7 +127,7 @@ class Variational(Parameters):
         source: Source,
         start: State | None = None,
         learned: LearnedInputs | None = None,
-        callback: Callback = NULL_CALLBACK,
+        callback: Callback | None = None,
     ) -> OptimizeResult:
         """Fit the model to the rows, from the paper's start or from a given state.
 
@@ -153,10 +153,7 @@ class Variational(Parameters):
         return replace(result, ending=Status.INPUTS_OUT_OF_PASSES)
 
     def _quadrature_alone(self, spec: Spec, source: Source, start: State | None) -> OptimizeResult | None:
-        """Integrate effects of groups out without another bound before; None where that fails.
-
-        The exact bound is maximised when somebody asks for it.
-        """
+        """Integrate effects of groups out from the start, and leave the exact bound for later; None if that fails."""
         found = quadrature.integrate(spec, source, start, self.tol, self.most_passes(spec))
         if found is None:
             return None
@@ -204,7 +201,7 @@ class Variational(Parameters):
         sequences: list[tuple[Stage, ...]],
         start: State | None,
         learned: LearnedInputs | None,
-        callback: Callback,
+        callback: Callback | None,
     ) -> OptimizeResult:
         """The result of the first sequence of stages that need not give way to the next."""
         most, passes, starts, result = self.most_passes(spec), 0, _starts(spec, start, learned), None
@@ -222,8 +219,10 @@ class Variational(Parameters):
                 if result.interrupted or (passes >= most and stage is sequence[0]):
                     early = result.converged and stage.tol > self.tol
                     return replace(result, ending=Status.OUT_OF_PASSES) if early else result
-                if sequence is not sequences[-1] and _gives_way(source, result, sequence, separates):
-                    break
+                if sequence is not sequences[-1] and (
+                    (len(sequence) == 1 and not result.converged) or _separates(source, result.state, separates)
+                ):
+                    break  # the next sequence is for separated classes, or follows a single stage that has failed
             else:
                 break
         assert result is not None
@@ -244,10 +243,7 @@ class Variational(Parameters):
 
 
 def _starts(spec: Spec, start: State | None, learned: LearnedInputs | None) -> list[State]:
-    """The given state, or the starts of the model, with the distribution of the inputs where that is known.
-
-    A variance that quadrature has tabulated is given its mean-field distribution: only that can be iterated.
-    """
+    """The given state, iterable where quadrature has tabulated its variance; or the starts of the model."""
     if start is not None:
         integrated = any(isinstance(scale, TabulatedVariance) for scale in start.scales)
         return [update_priors(spec, start, mean_field) if integrated else start]
@@ -262,12 +258,16 @@ def _starts(spec: Spec, start: State | None, learned: LearnedInputs | None) -> l
 
 
 def _run_stage(
-    spec: Spec, source: Source, stage: Stage, starts: Sequence[State], limit: int, callback: Callback, *, sample: bool
+    spec: Spec,
+    source: Source,
+    stage: Stage,
+    starts: Sequence[State],
+    limit: int,
+    callback: Callback | None,
+    *,
+    sample: bool,
 ) -> tuple[OptimizeResult, bool | None]:
-    """The result with the highest bound over all starts, and whether it separates the classes where that is known.
-
-    It has all passes that were made; the first of equals is taken. An interrupted one is the last.
-    """
+    """Highest result over all starts, with the passes of all; and whether it separates the classes, if known."""
     results, best, passes, separates = [], 0, 0, None
     for start in starts:
         rule, first = stage.solver.build(stage.tol, stage.fixed_scales), start
@@ -287,16 +287,13 @@ def _run_stage(
     return replace(highest, passes=passes, ending=status, others=tuple(results)), separates
 
 
-def _gives_way(source: Source, result: OptimizeResult, sequence: tuple[Stage, ...], separates: bool | None) -> bool:
-    """Whether the next sequence of stages is needed: for separated classes, or after a failed single stage."""
-    if len(sequence) == 1 and not result.converged:
-        return True
-    return _separates(source, result.state) if separates is None else separates
-
-
-def _separates(source: Source, state: State) -> bool:
+def _separates(source: Source, state: State, known: bool | None = None) -> bool:
     """Whether the mean scores classify every row correctly, so that no loss grows with the coefficients."""
-    return not source.sum_parts(lambda part: part.n_misclassified(state.coefficients.mean, state.missing))
+    return (
+        known
+        if known is not None
+        else not source.sum_parts(lambda part: part.n_misclassified(state.coefficients.mean, state.missing))
+    )
 
 
 def _widened(spec: Spec, source: Source, state: State) -> State:

@@ -80,7 +80,7 @@ class Gram(Protocol):
         """CᵀWCθ."""
         ...
 
-    def gated(self, gates: Gates | None, own: Self) -> Self:
+    def gated(self, gates: Gates, own: Self) -> Self:
         """G ∘ E[γ̃γ̃ᵀ]; the part with the variance of the gates is taken from ``own``."""
         ...
 
@@ -269,8 +269,8 @@ class SecondMoments:
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
-class PointDistribution:
+@dataclass(frozen=True, eq=False)
+class PointDistribution(SecondMoments):
     """Point mass of the coefficients, in any layout: the start of variational Bayes, and every state of Gibbs."""
 
     mean: Array
@@ -281,13 +281,8 @@ class PointDistribution:
         return np.zeros_like(self.mean)
 
     def square_sum(self, columns: slice) -> float:
-        """Σ E[θ²] over these columns."""
+        """Σ θ² over these columns."""
         return float(np.add.reduce(np.square(self.mean[columns])))
-
-    @property
-    def squares(self) -> Array:
-        """θ²."""
-        return np.square(self.mean)
 
     @property
     def entropy(self) -> float:
@@ -363,10 +358,6 @@ class SampledCoefficients(SecondMoments):
     def products(self, left: slice, right: slice) -> float:
         """Σ E[θ_j θ_k] over corresponding elements of two slices."""
         return float(np.vdot(self.draws[:, left], self.draws[:, right])) / len(self.draws)
-
-    def outer(self, n: int) -> Array:
-        """E[θθᵀ] of the first n coefficients."""
-        return self.draws[:, :n].T @ self.draws[:, :n] / len(self.draws)
 
     def quadratic(self, gram: Gram) -> float:
         """E[θᵀ gram θ]."""

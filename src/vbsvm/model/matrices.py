@@ -185,48 +185,22 @@ def n_pairs(counts: Any) -> int:
     return int((counts * (counts + 1) // 2).sum())
 
 
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Pairs:
-    """P: products of the pairs of entries in each row; the pair j ≤ k of p columns is the column j p + k.
+def pair_products(X: Any) -> Any:
+    """P: products of the pairs of entries in each row of a CSR array; columns j ≤ k of p have the column j p + k of P.
 
     XᵀWX is Pᵀw and xᵀSx of each row is P vec(S), at a cost proportional to the number of pairs: sparse
     matrix-vector products are the fastest operation on SciPy's sparse arrays.
     """
-
-    products: Any
-    n_columns: int
-
-    @staticmethod
-    def from_csr(X: Any) -> "Pairs":
-        """Pairs of a CSR array with sorted indices and no duplicates."""
-        n_rows, n_columns = X.shape
-        after = np.repeat(X.indptr[1:], np.diff(X.indptr)) - np.arange(
-            X.nnz
-        )  # number of entries from this one to the end of the row
-        first = np.cumsum(after, dtype=np.int64) - after
-        dtype = np.int32 if max(n_columns**2, n_pairs(np.diff(X.indptr))) < 2**31 else np.int64
-        left = np.repeat(np.arange(X.nnz, dtype=dtype), after)
-        right = np.arange(len(left), dtype=dtype) + np.repeat((np.arange(X.nnz) - first).astype(dtype), after)
-        columns = X.indices.astype(dtype, copy=False)
-        begins = np.append(first, len(left))[X.indptr].astype(dtype)
-        pairs = columns[left] * dtype(n_columns) + columns[right]
-        products = csr_array((X.data[left] * X.data[right], pairs, begins), shape=(n_rows, n_columns**2))
-        return Pairs(products, n_columns)
-
-    def gram(self, w: Array) -> Array:
-        """XᵀWX."""
-        upper = (self.products.T @ w).reshape(self.n_columns, self.n_columns)
-        diagonal = upper.diagonal().copy()
-        gram = upper + upper.T
-        np.fill_diagonal(gram, diagonal)
-        return gram
-
-    def quadratic(self, S: Array) -> Array:
-        """xᵀSx of each row, for a symmetric S."""
-        doubled = 2.0 * S
-        np.fill_diagonal(doubled, S.diagonal())
-        return self.products @ doubled.ravel()
+    n_rows, n_columns = X.shape
+    after = np.repeat(X.indptr[1:], np.diff(X.indptr)) - np.arange(X.nnz)  # entries from this one to the row's end
+    first = np.cumsum(after, dtype=np.int64) - after
+    dtype = np.int32 if max(n_columns**2, n_pairs(np.diff(X.indptr))) < 2**31 else np.int64
+    left = np.repeat(np.arange(X.nnz, dtype=dtype), after)
+    right = np.arange(len(left), dtype=dtype) + np.repeat((np.arange(X.nnz) - first).astype(dtype), after)
+    columns = X.indices.astype(dtype, copy=False)
+    begins = np.append(first, len(left))[X.indptr].astype(dtype)
+    pairs = columns[left] * dtype(n_columns) + columns[right]
+    return csr_array((X.data[left] * X.data[right], pairs, begins), shape=(n_rows, n_columns**2))
 
 
 @final
@@ -239,10 +213,10 @@ class SparseMatrix(_ImplicitlyStandardised):
     """
 
     @cached_property
-    def _pairs(self) -> Pairs | None:
+    def _pairs(self) -> Any:
         n_rows, n_columns = self.raw.shape
         sparse_enough = PAIR * n_pairs(np.diff(self.raw.indptr)) <= n_rows * n_columns**2
-        return Pairs.from_csr(self.raw) if sparse_enough else None
+        return pair_products(self.raw) if sparse_enough else None
 
     def rows(self, which: slice) -> "SparseMatrix":
         """A slice of the rows."""
@@ -256,7 +230,10 @@ class SparseMatrix(_ImplicitlyStandardised):
         """CᵀWC."""
         if self._pairs is None:
             return self._dense.sandwich(w)
-        return self._standardised(self._pairs.gram(w), self.raw.T @ w, float(w.sum()))
+        upper = (self._pairs.T @ w).reshape(self.raw.shape[1], -1)
+        gram = upper + upper.T
+        np.fill_diagonal(gram, upper.diagonal())
+        return self._standardised(gram, self.raw.T @ w, float(w.sum()))
 
     def row_quadratic(self, distribution: Any) -> Array:
         """cᵀΣc of each row c, as xᵀSx + 2 xᵀ(b − Sm) + σ² − 2 bᵀm + mᵀSm.
@@ -271,7 +248,9 @@ class SparseMatrix(_ImplicitlyStandardised):
         S *= self._unit[:, None]
         b, variance = (covariance[0, 1:] * self._unit, float(covariance[0, 0])) if first else (np.zeros(len(S)), 0.0)
         of_centre = S @ self.centre
-        quadratic = self._pairs.quadratic(S) + self.raw @ (2.0 * (b - of_centre))
+        doubled = 2.0 * S
+        np.fill_diagonal(doubled, S.diagonal())
+        quadratic = self._pairs @ doubled.ravel() + self.raw @ (2.0 * (b - of_centre))
         quadratic += variance - 2.0 * float(b @ self.centre) + float(self.centre @ of_centre)
         return np.maximum(quadratic, 0.0, out=quadratic)
 

@@ -29,21 +29,16 @@ def pass_rows(spec: Spec, state: State, source: Source, mode: UpdateMode, *, wit
 
 def update(spec: Spec, state: State, stats: Stats, mode: UpdateMode) -> State:
     """Update everything but the rows (Algorithm 2, lines 2 to 4; 3, lines 2 to 8 and 11; 5, lines 13 and 14)."""
-    if spec.joint_gates:
-        state = update_coefficients_and_gates(spec, state, stats)
+    if spec.joint_gates:  # joint q(v_k, γ_k) of each predictor; for variational Bayes only
+        assert state.gates is not None
+        assert isinstance(stats.gram, DenseGram)  # the only layout with joint gates
+        distribution, gates = update_jointly(
+            stats.gram, stats.cross, spec.precision(state), state.coefficients, state.gates, spec.prior_log_odds(state)
+        )
+        state = State(distribution, state.scales, gates, state.missing)
     else:
         state = update_gates(spec, update_coefficients(spec, state, stats, mode), stats, mode)
     return update_missing(spec, update_priors(spec, state, mode), stats, mode)
-
-
-def update_coefficients_and_gates(spec: Spec, state: State, stats: Stats) -> State:
-    """Joint q(v_k, γ_k) of each predictor; for variational Bayes only."""
-    assert state.gates is not None
-    assert isinstance(stats.gram, DenseGram)  # the only layout with joint gates
-    distribution, gates = update_jointly(
-        stats.gram, stats.cross, spec.precision(state), state.coefficients, state.gates, spec.prior_log_odds(state)
-    )
-    return State(distribution, state.scales, gates, state.missing)
 
 
 def update_coefficients(spec: Spec, state: State, stats: Stats, mode: UpdateMode) -> State:
@@ -71,16 +66,16 @@ def update_priors(spec: Spec, state: State, mode: UpdateMode) -> State:
     return state.with_scales(tuple(scales))
 
 
+def _at_site(mode: UpdateMode, block: int, distribution: Any, *site: str | int) -> Any:
+    return mode(distribution, "scale", block, *site)
+
+
 def update_missing(spec: Spec, state: State, stats: Stats, mode: UpdateMode) -> State:
     """Distributions of the missing values' model, or draws (Algorithm 5, lines 13 and 14; Appendix C)."""
     if spec.missing is None:
         return state
     missing = spec.missing.update(state.missing, stats.missing, mode)
     return State(state.coefficients, state.scales, state.gates, missing)
-
-
-def _at_site(mode: UpdateMode, block: int, distribution: Any, *site: str | int) -> Any:
-    return mode(distribution, "scale", block, *site)
 
 
 def elbo_terms(spec: Spec, state: State, row_term: float, missing: Any = None) -> dict[str, float]:

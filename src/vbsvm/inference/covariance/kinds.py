@@ -22,9 +22,8 @@ from vbsvm.base.update_mode import mean_field
 from vbsvm.inference.covariance.linear_response import NoMaximumError, Response, dense_response
 from vbsvm.inference.covariance.map_response import dual_response, effective_mean, response_of_map
 from vbsvm.inference.covariance.sandwich import Units, sandwich_of_groups, sandwich_of_rows
-from vbsvm.inference.loop import Status
 from vbsvm.inference.variational import Variational
-from vbsvm.model.interfaces import GaussianDistribution
+from vbsvm.model.interfaces import GaussianDistribution, SampledCoefficients
 from vbsvm.model.layouts.arrow import ArrowGaussian
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.layouts.dual import DualGaussian
@@ -129,17 +128,6 @@ class CovarianceEstimate:
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
-class StateResponse:
-    """A linear response, its model and state, and whether the optimisation to that state converged."""
-
-    spec: Spec
-    state: State
-    response: Response
-    converged: bool
-
-
-@final
 @dataclass(frozen=True, eq=False)
 class Covariances:
     """Covariances of the first n coefficients at the end of a variational fit; what several kinds need is cached.
@@ -184,7 +172,7 @@ class Covariances:
         return curvature_distribution(self.spec, self.state, curvature_stats(self.spec, self.state, self.source))
 
     @cached_property
-    def _response(self) -> StateResponse | None:
+    def _response(self) -> tuple[Spec, State, Response, bool] | None:
         try:
             return respond(self.spec, self.state, self.source, np.arange(self.n))
         except (NoMaximumError, FloatingPointError, np.linalg.LinAlgError):
@@ -193,7 +181,8 @@ class Covariances:
     def _at_end(self, kind: str, covariance: Array | None, *warnings: str) -> CovarianceEstimate:
         """Estimate around the mean at the end of the optimisation."""
         mean = effective_mean(self.state)[: self.n]
-        return CovarianceEstimate(kind, mean, covariance, self.reliability.and_warnings(*warnings))
+        by = "draws" if isinstance(self.state.coefficients, SampledCoefficients) else "response"
+        return CovarianceEstimate(kind, mean, covariance, self.reliability.and_warnings(*warnings), by=by)
 
     def _posterior(self) -> CovarianceEstimate:
         if self.spec.missing is not None:
@@ -207,12 +196,12 @@ class Covariances:
             return replace(estimate, log_variances=sds, by="quadrature")
         if self._response is None:
             return self._at_end("posterior", None, NO_MAXIMUM)
-        state, response = self._response.state, self._response.response
+        _, state, response, converged = self._response
         variances = zip(response.blocks, response.log_variances.diagonal(), strict=True)  # one group has no response
         sds = {self.spec.blocks[b].name: math.sqrt(variance) for b, variance in variances if variance > 0}
         symmetric = 0.5 * (response.covariance + response.covariance.T)
         covariance, warnings = self._without_unlikely(state, symmetric)
-        reliability = self.reliability.and_warnings(*warnings, *[NOT_CONVERGED] * (not self._response.converged))
+        reliability = self.reliability.and_warnings(*warnings, *[NOT_CONVERGED] * (not converged))
         return CovarianceEstimate("posterior", effective_mean(state)[: self.n], covariance, reliability, sds)
 
     def _robust(self, by: str) -> CovarianceEstimate:
@@ -226,9 +215,10 @@ class Covariances:
             bread = (
                 state.gates.by_coefficient[: self.n, None] * bread * state.gates.by_coefficient[: self.source.n_core]
             )
-        if isinstance(state.coefficients, ArrowGaussian):
+        if self.source.n_core < spec.n_columns:
             covariance = sandwich_of_groups(bread, spec, state, self.source, self.units)
-            crossed = self.units is None and bool(state.coefficients.shapes)
+            core = state.coefficients
+            crossed = self.units is None and isinstance(core, ArrowGaussian) and bool(core.shapes)
             warnings += about_units(self.units, spec.likelihood) or [CROSSED] * crossed
         else:
             covariance = sandwich_of_rows(bread, spec, state, self.source if self.squared is None else self.squared)
@@ -242,10 +232,12 @@ class Covariances:
         n, n_core, spec, state = self.n, self.source.n_core, self.spec, self.state
         if self.integrated:
             return "quadrature", spec, state, state.gaussian.covariances(n_core)[:n], []
+        if isinstance(state.coefficients, SampledCoefficients):
+            return "draws", spec, state, state.gaussian.covariances(n_core)[:n], []
         result = self._response if by == "response" and state.gates is None else None
         if result is not None:
-            bread = result.response.coefficients[:, :n_core]
-            return by, result.spec, result.state, bread, [NOT_CONVERGED] * (not result.converged)
+            spec, state, response, converged = result
+            return by, spec, state, response.coefficients[:, :n_core], [NOT_CONVERGED] * (not converged)
         try:
             bread = self.curvature.covariances(n_core)[:n]
         except (FloatingPointError, np.linalg.LinAlgError):  # a curvature that is not positive in floating point
@@ -273,7 +265,7 @@ def curvature_stats(spec: Spec, state: State, source: Source) -> Stats:
 def curvature_distribution(spec: Spec, state: State, stats: Stats) -> GaussianDistribution:
     """N(μ, (H + Λ)⁻¹) of the coefficients behind the gates, from a pass at this state that summed the curvature."""
     assert stats.curvature is not None
-    curvature = stats.curvature.gated(state.gates, stats.gram)
+    curvature = stats.curvature if state.gates is None else stats.curvature.gated(state.gates, stats.gram)
     centred = curvature.conditional(np.zeros(spec.n_columns), spec.precision(state))
     return centred.with_mean(state.coefficients.mean)
 
@@ -287,10 +279,7 @@ def effective_covariance(distribution: GaussianDistribution, state: State, n: in
 
 
 def about_units(units: Units | None, likelihood: Likelihood) -> list[str]:
-    """Warnings about units: that factors are crossed, that units are few, or that a few of them dominate a hinge fit.
-
-    A hinge coefficient then depends on these groups' own effects, which no other group tells of.
-    """
+    """Warnings that factors are crossed, that units are few, or that a few of them dominate a hinge fit."""
     if units is None:
         return []
     few = [f"There are only {units.n_units} independent groups: robust intervals are rough."]
@@ -306,22 +295,12 @@ def robust_of_draws(
     spec: Spec, state: State, source: Source, n: int, squared: Source | None = None, units: Units | None = None
 ) -> CovarianceEstimate:
     """The sandwich with the covariance of a sampler's draws; ``state`` has them as its coefficients."""
-    said, mean = reliability(state, source, spec.likelihood), state.coefficients.mean[:n]
-    if spec.missing is not None or (units is not None and units.n_units < 2):
-        why = MISSING if spec.missing is not None else ONE_UNIT
-        return CovarianceEstimate("robust", mean, None, said.and_warnings(why), by="draws")
-    spec, bread = replace(spec, likelihood=spec.likelihood.exact), state.gaussian.covariances(source.n_core)[:n]
-    with single_threaded_blas():
-        if source.n_core < spec.n_columns:
-            covariance = sandwich_of_groups(bread, spec, state, source, units)
-        else:
-            covariance = sandwich_of_rows(bread, spec, state, source if squared is None else squared)
-    said = said.and_warnings(*about_units(units, spec.likelihood))
-    return CovarianceEstimate("robust", mean, covariance, said, by="draws").of_units(units)
+    spec = replace(spec, likelihood=spec.likelihood.exact)
+    return Covariances(spec, state, source, n, squared, units).of("robust")
 
 
-def respond(spec: Spec, state: State, source: Source, which: NDArray[np.intp]) -> StateResponse:
-    """Linear response of these coefficients, after optimising the exact bound from this state.
+def respond(spec: Spec, state: State, source: Source, which: NDArray[np.intp]) -> tuple[Spec, State, Response, bool]:
+    """Model, state, and linear response of these coefficients at the optimum of the exact bound; and if it converged.
 
     Models with gates have the augmented bound only. Effects of groups may be among the coefficients.
     """
@@ -338,14 +317,11 @@ def respond(spec: Spec, state: State, source: Source, which: NDArray[np.intp]) -
         response = dual_response(spec, state, source, which, hold_scales=held)
     else:
         response = response_of_map(spec, state, source, which, hold_scales=held)
-    return StateResponse(spec, state, response, outcome.ending is Status.CONVERGED)
+    return spec, state, response, outcome.converged
 
 
 def reliability(state: State, source: Source, likelihood: Likelihood) -> Reliability:
-    """What every row's loss at the mean says, but for rows that miss something; one light pass.
-
-    All rows have a loss under a logistic likelihood, and none of them lies at a kink.
-    """
+    """What every row's loss at the mean says, but for rows that miss something; one light pass."""
     theta = effective_mean(state)
 
     def of_part(part: Part) -> Array:

@@ -21,6 +21,8 @@ from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.distributions import InverseGamma
 from vbsvm.model.interfaces import Gram, Rows
 from vbsvm.model.layouts.dense import DenseGaussian
+from vbsvm.model.likelihoods.hinge import ExactHinge
+from vbsvm.model.likelihoods.logistic import ExactLogistic
 from vbsvm.model.row_pass import Part, Source
 from vbsvm.model.spec import Spec, State
 
@@ -72,19 +74,17 @@ def dense_response(
     accuracy: float = ACCURACY,
     negligible: float = NEGLIGIBLE,
 ) -> Response:
-    """Covariance of all coefficients and of log σ² of all inferred scales, at a maximum of the bound.
-
-    ``hold_scales`` treats the scales as known.
-    """
+    """Covariance of all coefficients and of log σ² of all scales that are not held, at a maximum of the bound."""
     distribution = state.gaussian
     assert isinstance(distribution, DenseGaussian)
     with single_threaded_blas(), np.errstate(all="ignore"):
         near = rows_near_the_kink(spec, state, source, negligible)
         scales = InferredScales.of(spec, state, hold_scales=hold_scales)
         root, n_coefficients = distribution.root, len(distribution.mean)
-        whitened = near.design @ root
+        design, fv, vv = map(np.concatenate, zip(*near.blocks, strict=True))
+        whitened = design @ root
         own = scales.own(whitened @ root.T)
-        of_mean, vv = near.fv[:, None] * whitened, near.vv
+        of_mean = fv[:, None] * whitened
         right = np.column_stack([of_mean, vv[:, None] * own])
         Q, image = solve_response(squared_kernel(whitened), vv, right, accuracy)
         change = 2.0 * image  # of the variances of the rows
@@ -120,7 +120,7 @@ def inverse_of_system(system: Array) -> Array:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class NearRows:
-    """Rows with non-negligible second derivatives ℓ_fv and ℓ_vv, and −Σ ℓ_ff c cᵀ over all rows."""
+    """Design of rows with non-negligible ℓ_fv and ℓ_vv, these, by block; and −Σ ℓ_ff c cᵀ over all rows."""
 
     blocks: tuple[tuple[Array, Array, Array], ...]
     curvature: Gram
@@ -128,21 +128,6 @@ class NearRows:
     def __add__(self, other: Self) -> "NearRows":
         """Join two sets of rows."""
         return NearRows(self.blocks + other.blocks, self.curvature + other.curvature)
-
-    @property
-    def design(self) -> Array:
-        """Design of the rows."""
-        return np.concatenate([design for design, _, _ in self.blocks])
-
-    @property
-    def fv(self) -> Array:
-        """∂²ℓ/∂f∂v."""
-        return np.concatenate([fv for _, fv, _ in self.blocks])
-
-    @property
-    def vv(self) -> Array:
-        """∂²ℓ/∂v²."""
-        return np.concatenate([vv for _, _, vv in self.blocks])
 
 
 def rows_near_the_kink(spec: Spec, state: State, source: Source, negligible: float) -> NearRows:
@@ -153,7 +138,7 @@ def rows_near_the_kink(spec: Spec, state: State, source: Source, negligible: flo
         rows = cast(Rows, part.rows)
         f, v = coefficients.row_moments(rows)
         v = np.asarray(v)
-        found = spec.likelihood.derivatives(f, v, rows.y, rows.weights)
+        found = cast(ExactHinge | ExactLogistic, spec.likelihood).derivatives(f, v, rows.y, rows.weights)
         near = np.abs(found.fv) * v + np.abs(found.vv) * v * np.sqrt(v) > negligible * rows.weights
         block = rows.columns(every)[near], found.fv[near], found.vv[near]
         return NearRows((block,), rows.gram(-found.ff))

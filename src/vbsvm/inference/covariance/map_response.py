@@ -23,13 +23,19 @@ from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import InverseGamma
 from vbsvm.base.update_mode import UpdateMode, mean_field
-from vbsvm.inference.covariance.linear_response import InferredScales, NoMaximumError, Response, inverse_of_system
+from vbsvm.inference.covariance.linear_response import (
+    InferredScales,
+    NoMaximumError,
+    Response,
+    inverse_of_system,
+    rows_near_the_kink,
+)
 from vbsvm.inference.steps import Iterate, newton_step
-from vbsvm.model.layouts.dual import DualGaussian, DualRows
+from vbsvm.model.layouts.dual import DualGaussian, DualGram
 from vbsvm.model.layouts.dual_parts import FREE, DualParts
 from vbsvm.model.priors import Prior
 from vbsvm.model.priors.base import Moments
-from vbsvm.model.row_pass import Part, Source
+from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.sweep import pass_rows
 
@@ -55,10 +61,6 @@ class Tilt:
     coefficients: Array
     block: int | None = None
     of_block: float = 0.0
-
-    def times(self, factor: float) -> "Tilt":
-        """Multiply by a factor."""
-        return Tilt(factor * self.coefficients, self.block, factor * self.of_block)
 
 
 @final
@@ -92,7 +94,8 @@ class TiltedMap:
 
     def by(self, tilt: Tilt) -> Array:
         """Derivative F_t in the direction of a tilt."""
-        return (self(self.state.packed, tilt.times(STEP)) - self.image) / STEP
+        small = Tilt(STEP * tilt.coefficients, tilt.block, STEP * tilt.of_block)
+        return (self(self.state.packed, small) - self.image) / STEP
 
     @cached_property
     def units(self) -> Array:
@@ -138,7 +141,9 @@ def response_of_map(
         if not np.abs(step.image - state.packed).max() < AT_REST:
             raise NoMaximumError
         nothing = np.zeros(spec.n_columns)
-        changes = [step.solve(step.by(Tilt(_unit(spec.n_columns, k))), accuracy) for k in which]
+        changes = [
+            step.solve(step.by(Tilt(np.where(np.arange(spec.n_columns) == k, 1.0, 0.0))), accuracy) for k in which
+        ]
         means = [_derivative(state, change, effective_mean) for change in changes]
         coefficients = np.array(means).reshape(len(which), spec.n_columns)
         scales = InferredScales.of(spec, state, hold_scales=hold_scales)
@@ -150,19 +155,6 @@ def response_of_map(
         of_blocks = [_derivative(state, change, log_rates) for change in by_block]
         covariance = np.diag(polygamma(1, scales.shapes)) + (np.array(of_blocks) if of_blocks else 0.0)
         return Response(which, coefficients, scales.blocks, covariance)
-
-
-def _unit(size: int, k: int) -> Array:
-    found = np.zeros(size)
-    found[k] = 1.0
-    return found
-
-
-def _not_asked(*_: Any) -> Any:
-    raise NotImplementedError
-
-
-_UNUSED: Any = _not_asked
 
 
 @final
@@ -186,7 +178,7 @@ class _TiltedScale(Prior[Any]):
             size=moments.size - 2.0 * self.tilt, square_norm=moments.square_norm, total_variance=moments.total_variance
         )
 
-    start = bound = rescale = _UNUSED  # there is a scale already, no bound is computed, and nothing is drawn
+    start = bound = rescale = cast(Any, None)  # there is a scale already, no bound is computed, and nothing is drawn
 
 
 def _with_shape(spec: Spec, state: State, block: int, tilt: float) -> tuple[Spec, State]:
@@ -234,49 +226,26 @@ def dual_response(
     distribution = state.gaussian
     assert isinstance(distribution, DualGaussian)
     with single_threaded_blas():
-        rows = _gather(spec, state, source)
+        rows = rows_near_the_kink(spec, state, source, -1.0)  # all, in one block
+        ((C, fv, vv),), ff = rows.blocks, -cast(DualGram, rows.curvature).w
         scales = InferredScales.of(spec, state, hold_scales=hold_scales)
-        C, parts = rows.design, distribution.parts
+        parts = distribution.parts
         with_rows = C * parts.diagonal - (C @ parts.left.T) @ parts.left + (C @ parts.right) @ parts.right.T
         own = scales.own(with_rows)
         squares = np.square(C @ with_rows.T)
-        right = np.column_stack([np.diag(rows.fv), rows.vv[:, None] * own])
+        right = np.column_stack([np.diag(fv), vv[:, None] * own])
         try:
-            Q = np.linalg.solve(np.eye(len(C)) - 2.0 * rows.vv[:, None] * squares, right)
+            Q = np.linalg.solve(np.eye(len(C)) - 2.0 * vv[:, None] * squares, right)
         except np.linalg.LinAlgError:
             raise NoMaximumError from None
         change = 2.0 * squares @ Q
         change[:, len(C) :] += own
-        M = -np.diag(rows.ff) - rows.fv[:, None] * change[:, : len(C)]
-        with_scales = -(C.T @ (rows.fv[:, None] * change[:, len(C) :])) - scales.of_blocks(distribution.mean)
+        M = -np.diag(ff) - fv[:, None] * change[:, : len(C)]
+        with_scales = -(C.T @ (fv[:, None] * change[:, len(C) :])) - scales.of_blocks(distribution.mean)
         of_scales = scales.stiffness - 0.5 * _products(scales, parts) - own.T @ Q[:, len(C) :]
-        system = _Bordered.of(C, 0.5 * (M + M.T), spec.precision(state).diagonal, with_scales, of_scales)
-        return Response(which, system.rows(which), scales.blocks, scales.log_variances(system.of_scales))
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
-    """Design and second derivatives of all rows."""
-
-    design: Array
-    ff: Array
-    fv: Array
-    vv: Array
-
-
-def _gather(spec: Spec, state: State, source: Source) -> _Rows:
-    """Collect all rows, which are one block."""
-    coefficients, every = state.gaussian.effective(None), np.arange(spec.n_columns)
-
-    def of_part(part: Part) -> tuple[_Rows, ...]:
-        rows = cast(DualRows, part.rows)
-        f, v = coefficients.row_moments(rows)
-        found = spec.likelihood.derivatives(f, np.asarray(v), rows.y, rows.weights)
-        return (_Rows(rows.columns(every), found.ff, found.fv, found.vv),)
-
-    (found,) = source.sum_parts(of_part)
-    return found
+        diagonal = spec.precision(state).diagonal
+        found, of_scales = _bordered_inverse(C, 0.5 * (M + M.T), diagonal, with_scales, of_scales, which)
+        return Response(which, found, scales.blocks, scales.log_variances(of_scales))
 
 
 def _products(scales: InferredScales, parts: DualParts) -> Array:
@@ -296,59 +265,35 @@ def _products(scales: InferredScales, parts: DualParts) -> Array:
     return found
 
 
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class _Bordered:
-    """Inverse of [Λ + CᵀMC, …; …, …] whose border are the free coefficients and the scales.
+def _bordered_inverse(
+    C: Array, M: Array, precision: Array, with_scales: Array, of_scales: Array, which: NDArray[np.intp]
+) -> tuple[Array, Array]:
+    """Inverse of [Λ + CᵀMC, …; …, …] with scales in the border: rows of the coefficients, and the scales' own block.
 
-    With A the part of the held coefficients: A⁻¹ = 1/Λ − left middle leftᵀ, and ``follow`` = A⁻¹ times the border.
+    Free coefficients join the border. With A the part of the held ones: A⁻¹ = 1/Λ − left middle leftᵀ.
     """
-
-    held: NDArray[np.intp]
-    free: NDArray[np.intp]
-    spread: Array  # 1/Λ of the held ones
-    left: Array  # held × rows
-    middle: Array
-    follow: Array
-    border: Array  # covariance of the border
-
-    @staticmethod
-    def of(C: Array, M: Array, precision: Array, with_scales: Array, of_scales: Array) -> "_Bordered":
-        """Eliminate the held coefficients."""
-        held, free = np.flatnonzero(precision >= FREE), np.flatnonzero(precision < FREE)
-        spread = 1.0 / precision[held]
-        left = (C[:, held] * spread).T
-        inner = C[:, held] @ left
-        middle = np.linalg.solve(np.eye(len(C)) + M @ inner, M)
-        border = np.column_stack([C[:, held].T @ (M @ C[:, free]), with_scales[held]])
-        follow = spread[:, None] * border - left @ (middle @ (left.T @ border))
-        n_free = len(free)
-        corner = np.empty((border.shape[1], border.shape[1]))
-        corner[:n_free, :n_free] = np.diag(precision[free]) + C[:, free].T @ M @ C[:, free]
-        corner[:n_free, n_free:] = with_scales[free]
-        corner[n_free:, :n_free] = with_scales[free].T
-        corner[n_free:, n_free:] = of_scales
-        of_border = inverse_of_system(corner - border.T @ follow)
-        return _Bordered(held, free, spread, left, 0.5 * (middle + middle.T), follow, of_border)
-
-    @property
-    def of_scales(self) -> Array:
-        """Block of the scales."""
-        return self.border[len(self.free) :, len(self.free) :]
-
-    def rows(self, which: NDArray[np.intp]) -> Array:
-        """Rows of the block of coefficients."""
-        n, n_free = len(self.held) + len(self.free), len(self.free)
-        links = np.zeros((n, self.border.shape[1]))
-        links[self.held] = -self.follow
-        links[self.free, np.arange(n_free)] = 1.0
-        found = links[which] @ self.border @ links.T
-        left = np.zeros((n, self.left.shape[1]))
-        left[self.held] = self.left
-        found -= (left[which] @ self.middle) @ left.T
-        spread = np.zeros(n)
-        spread[self.held] = self.spread
-        found[np.arange(len(which)), which] += spread[which]
-        if not (found[np.arange(len(which)), which] > 0).all():
-            raise NoMaximumError
-        return found
+    held, free = np.flatnonzero(precision >= FREE), np.flatnonzero(precision < FREE)
+    n, n_free = len(precision), len(free)
+    spread = np.zeros(n)
+    spread[held] = 1.0 / precision[held]
+    left = (C * spread).T
+    inner = C[:, held] @ left[held]
+    middle = np.linalg.solve(np.eye(len(C)) + M @ inner, M)
+    border = np.column_stack([C[:, held].T @ (M @ C[:, free]), with_scales[held]])
+    follow = spread[held, None] * border - left[held] @ (middle @ (left[held].T @ border))
+    corner = np.empty((border.shape[1], border.shape[1]))
+    corner[:n_free, :n_free] = np.diag(precision[free]) + C[:, free].T @ M @ C[:, free]
+    corner[:n_free, n_free:] = with_scales[free]
+    corner[n_free:, :n_free] = with_scales[free].T
+    corner[n_free:, n_free:] = of_scales
+    of_border = inverse_of_system(corner - border.T @ follow)
+    links = np.zeros((n, border.shape[1]))
+    links[held] = -follow
+    links[free, np.arange(n_free)] = 1.0
+    found = links[which] @ of_border @ links.T
+    found -= (left[which] @ (0.5 * (middle + middle.T))) @ left.T
+    variances = found[np.arange(len(which)), which] + spread[which]
+    if not (variances > 0).all():
+        raise NoMaximumError
+    found[np.arange(len(which)), which] = variances
+    return found, of_border[n_free:, n_free:]

@@ -54,8 +54,7 @@ class Units:
 def sandwich_of_rows(bread: Array, spec: Spec, state: State, source: Source) -> Array:
     """Sandwich A⁻¹ J A⁻¹ of some coefficients for independent rows; ``bread`` has their rows of A⁻¹, all columns.
 
-    A weight says how often a row is there. Where weights s are products of that, k, and of class weights, a row that is
-    there k times has the slope s g in all and adds s²g²/k: then the source is to have the weights s²/k.
+    Where weights s are products of repetitions k and class weights, the source is to have the weights s²/k.
     """
     meat = meat_of_rows(spec, state, source)
     with single_threaded_blas():
@@ -75,13 +74,10 @@ def _root(meat: Array) -> Array:
 
 
 def sandwich_of_groups(bread: Array, spec: Spec, state: State, source: Source, units: Units | None = None) -> Array:
-    """Cluster-robust A⁻¹ J A⁻¹ of some coefficients of the core, for independent units.
+    """Cluster-robust A⁻¹ J A⁻¹ of some coefficients of the core, for units or else the groups of the tail.
 
-    Units are the groups of the tail unless it is said.
-
-    ``bread`` has their rows of A⁻¹, the columns of the core. A group's own effects are coefficients with a prior, and
-    the sum of the group's scores in their direction is balanced by the prior's gradient: nothing of it is left for the
-    others. The priors of the core act on all groups alike.
+    ``bread`` has their rows of A⁻¹, the columns of the core: scores in the direction of a group's own effects are
+    balanced by the prior's gradient.
     """
     sums = group_scores(spec, state, source)
     if units is not None:

@@ -11,7 +11,7 @@ from typing import Self, final
 
 import numpy as np
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.base.cached import cached_property
 from vbsvm.model.gates import DenseScan, Gates, GateScan
 from vbsvm.model.interfaces import PointDistribution, Precision, SecondMoments
@@ -57,8 +57,6 @@ class ArrowGram:
 
     def interpolate(self, other: Self, fraction: float) -> "ArrowGram":
         """(1 − fraction) × this gram + fraction × another."""
-        if not fraction:
-            return self
         border = self.border + fraction * (other.border - self.border)
         corner = self.corner + fraction * (other.corner - self.corner)
         return ArrowGram(self.core.interpolate(other.core, fraction), by_group(border), by_group(corner), self.shapes)
@@ -71,10 +69,8 @@ class ArrowGram:
         tail = border @ x + _times(self.corner, u[:, :, None]).ravel()
         return np.concatenate([head, tail])
 
-    def gated(self, gates: Gates | None, own: Self) -> "ArrowGram":
+    def gated(self, gates: Gates, own: Self) -> "ArrowGram":
         """G ∘ E[γ̃γ̃ᵀ]; only the core has gates."""
-        if gates is None:
-            return self
         border = self.border * gates.by_coefficient[: self.border.shape[2]]
         return ArrowGram(self.core.gated(gates, own.core), by_group(border), by_group(self.corner), self.shapes)
 
@@ -229,8 +225,8 @@ class ArrowGaussian(SecondMoments):
     @property
     def precision(self) -> ArrowGram:
         """Σ⁻¹: D_g in the corner, D_gE_g on the border, and the core's precision + Σ E_gᵀD_gE_g."""
-        inverse = np.linalg.inv(self.root)
-        corner = inverse.transpose(0, 2, 1) @ inverse
+        half = inverse(self.root)
+        corner = half.transpose(0, 2, 1) @ half
         border = corner @ self.link
         core = DenseGram(self.core.precision.matrix + _flat(self.link).T @ _flat(border))
         return ArrowGram(core, by_group(border), by_group(corner), self.shapes)
@@ -296,4 +292,4 @@ def _inverse_root(D: Array) -> Array:
     """R_g, upper triangular, with D_g⁻¹ = R_gR_gᵀ."""
     if D.shape[1] == 1:
         return np.sqrt(1.0 / D)
-    return np.linalg.inv(np.linalg.cholesky(D)).transpose(0, 2, 1).astype(np.float64, copy=False)
+    return inverse(cholesky(D)).transpose(0, 2, 1)

@@ -99,15 +99,15 @@ class DenseGram:
 
     def interpolate(self, other: Self, fraction: float) -> "DenseGram":
         """(1 − fraction) × this gram + fraction × another."""
-        return DenseGram(self.matrix + fraction * (other.matrix - self.matrix)) if fraction else self
+        return DenseGram(self.matrix + fraction * (other.matrix - self.matrix))
 
     def times(self, theta: Array) -> Array:
         """CᵀWCθ."""
         return self.matrix @ theta
 
-    def gated(self, gates: Gates | None, own: Self) -> "DenseGram":
+    def gated(self, gates: Gates, own: Self) -> "DenseGram":
         """G ∘ E[γ̃γ̃ᵀ] (Algorithm 3, line 2)."""
-        return self if gates is None else DenseGram(gates.weigh(self.matrix, own.matrix))
+        return DenseGram(gates.weigh(self.matrix, own.matrix))
 
     def scan(
         self, cross: Array, distribution: CoefficientDistribution, gates: Gates, prior_log_odds: Array
@@ -183,14 +183,13 @@ class DenseGaussian(SecondMoments):
             return self
         inclusion, n = gates.by_coefficient[: len(self.mean)], len(self.mean)
         extra = gates.variance[:n] * self.squares
-        shared = [(k, gates.variance[k[0]] * self._outer_of(k)) for k in gates.map.shared]
-        for k, _ in shared:
+        shared = []
+        for k in gates.map.shared:
+            shared.append(
+                (k, gates.variance[k[0]] * (self.root[k] @ self.root[k].T + np.outer(self.mean[k], self.mean[k])))
+            )
             extra[k] = 0.0
         return GatedCoefficients(DenseGaussian(inclusion * self.mean, inclusion[:, None] * self.root), extra, shared)
-
-    def _outer_of(self, columns: NDArray[np.intp]) -> Array:
-        root, mean = self.root[columns], self.mean[columns]
-        return root @ root.T + np.outer(mean, mean)
 
     @property
     def entropy(self) -> float:

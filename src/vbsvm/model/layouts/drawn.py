@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array, sum_terms
 from vbsvm.base.cached import cached_property
-from vbsvm.model.gates import Gates, GateScan
-from vbsvm.model.interfaces import Effects, PointDistribution, Precision, Rows, SecondMoments
+from vbsvm.model.gates import Gates
+from vbsvm.model.interfaces import Effects, Precision, Rows, SecondMoments
 from vbsvm.model.layouts.dense import MatrixRows
 
 # Number of draws in the steps of a fit, whose errors partly cancel over rows, and for standard errors. The relative
@@ -42,8 +42,8 @@ MIN_FRACTION = 0.1
 class DrawnRows(MatrixRows):
     """Rows of this layout, whose gram is never formed."""
 
-    def gram(self, w: Array) -> "DrawnGram":
-        """CᵀWC, represented by rows and weights."""
+    def gram(self, w: Array) -> Any:
+        """CᵀWC as a ``DrawnGram``, which has no gates and no differences."""
         return DrawnGram(((self, w),))
 
     def noise(self, n_draws: int) -> Array:
@@ -62,29 +62,11 @@ class DrawnGram:
         """Add the sums of two sets of rows."""
         return DrawnGram(self.parts + other.parts)
 
-    def __sub__(self, other: Self) -> "DrawnGram":
-        """Subtract the sums of other rows."""
-        return DrawnGram((*self.parts, *((rows, -w) for rows, w in other.parts)))
-
-    def interpolate(self, other: Self, fraction: float) -> "DrawnGram":
-        """(1 − fraction) × this gram + fraction × another of the same rows."""
-        pairs = zip(self.parts, other.parts, strict=True)
-        return DrawnGram(tuple((rows, w + fraction * (u - w)) for (rows, w), (_, u) in pairs)) if fraction else self
-
     def times(self, theta: Array) -> Array:
         """CᵀWCθ, for a vector or the columns of a matrix."""
         if theta.ndim == 1:
             return sum_terms(rows.matrix.rmatvec(w * rows.matrix.matvec(theta)) for rows, w in self.parts)
         return sum_terms(rows.matrix.rmatvec(w[:, None] * rows.matrix.matvec(theta)) for rows, w in self.parts)
-
-    def gated(self, gates: Gates | None, own: Self) -> "DrawnGram":
-        """Itself, as this layout has no gates."""
-        assert gates is None
-        return self
-
-    def scan(self, cross: Array, distribution: Any, gates: Gates, prior_log_odds: Array) -> GateScan:
-        """Not implemented: this layout has no gates."""
-        raise NotImplementedError
 
     @cached_property
     def diagonal(self) -> Array:
@@ -214,24 +196,6 @@ class DrawnGaussian(SecondMoments):
         """Not implemented: this layout has no missing values."""
         raise NotImplementedError
 
-    @property
-    def precision(self) -> DrawnGram:
-        """Not implemented: the precision is not stored."""
-        raise NotImplementedError
-
     def with_mean(self, mean: Array) -> "DrawnGaussian":
         """A copy with another mean."""
         return DrawnGaussian(mean, self.draws, self.variances, self._of_rows)
-
-    def draw(self, rng: np.random.Generator) -> PointDistribution:
-        """Not implemented: samplers do not use this layout."""
-        raise NotImplementedError
-
-    def pack(self) -> Array:
-        """Mean, draws, and logs of the variances."""
-        return np.concatenate([self.mean, self.draws.ravel(), np.log(self.variances)])
-
-    def unpack(self, numbers: Array) -> "DrawnGaussian":
-        """The distribution with these parameters: inverse of ``pack``."""
-        mean, draws, variances = np.split(numbers, np.cumsum([self.mean.size, self.draws.size]))
-        return DrawnGaussian(mean, draws.reshape(self.draws.shape), np.exp(variances), self._of_rows)

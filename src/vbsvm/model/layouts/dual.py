@@ -1,7 +1,4 @@
-"""The dual layout: many more columns than rows. Matrices are rows × rows or rows × columns, never columns × columns.
-
-``dual_parts`` has the covariance.
-"""
+"""The dual layout for many more columns than rows: no matrix of columns × columns (``dual_parts``) is formed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -25,11 +22,7 @@ CHUNK = 128
 @final
 @dataclass(frozen=True, eq=False)
 class DualRows:
-    """All rows in one block.
-
-    If all coefficients but the free ones have the same prior precision, and no gates, the only operations with columns
-    in a pass are products with vectors.
-    """
+    """All rows in one block."""
 
     index: int
     design: WideDesign
@@ -95,8 +88,6 @@ class DualGram:
 
     def interpolate(self, other: Self, fraction: float) -> "DualGram":
         """(1 − fraction) × this gram + fraction × another of the same rows."""
-        if not fraction:
-            return self
         w, extra = self.w + fraction * (other.w - self.w), self.extra + fraction * (other.extra - self.extra)
         return DualGram(self.design, w, extra, self.opened)
 
@@ -104,10 +95,8 @@ class DualGram:
         """Product with a vector."""
         return self.opened * ((self.w * (self.design @ (self.opened * theta))) @ self.design) + self.extra * theta
 
-    def gated(self, gates: Gates | None, own: Self) -> "DualGram":
+    def gated(self, gates: Gates, own: Self) -> "DualGram":
         """G ∘ E[γ̃γ̃ᵀ]; no gate is shared."""
-        if gates is None:
-            return self
         return DualGram(self.design, self.w, gates.variance * own.diagonal, gates.by_coefficient)
 
     def scan(
@@ -175,11 +164,23 @@ class DualGaussian(SecondMoments):
         spread = float(gram.w @ of_rows) + float(gram.extra @ self.variances)
         return float(self.mean @ gram.times(self.mean)) + spread
 
-    def effective(self, gates: Gates | None) -> "DualCoefficients | KernelCoefficients":
-        """Distribution of the effective coefficients."""
-        if gates is None and self.parts.common_variance is not None:
-            return KernelCoefficients(self)
-        return self.materialised(gates)
+    def effective(self, gates: Gates | None) -> "DualGaussian | DualCoefficients":
+        """Distribution of the effective coefficients; itself without gates."""
+        return self if gates is None else self.materialised(gates)
+
+    def row_moments(self, rows: DualRows | DenseRows) -> tuple[Array, Array]:
+        """Mean and variance of each row's score; variances for the rows of the fit may follow from CCᵀ."""
+        if self.parts.common_variance is not None:
+            if isinstance(rows, DualRows) and rows.design is self.parts.design:
+                return rows.scores(self.mean), self.parts.row_variances()
+            if isinstance(self.parts.design, SparseDesign):
+                chunks = [self.parts.variances_of(part) for part in rows.array_chunks()]
+                return rows.scores(self.mean), np.concatenate(chunks)
+        return self.materialised(None).row_moments(rows)
+
+    def effects(self, rows: DualRows | DenseRows, columns: NDArray[np.intp]) -> Effects:
+        """Distribution of the coefficients of these columns, the same in all rows."""
+        return self.materialised(None).effects(rows, columns)
 
     def materialised(self, gates: Gates | None) -> "DualCoefficients":
         """Distribution of the effective coefficients with explicit factors of the covariance, for any rows."""
@@ -216,27 +217,6 @@ class DualGaussian(SecondMoments):
         mean, lam, w, opened = np.split(numbers, np.cumsum([size, size, n]))
         lam, w = (np.exp(np.clip(x, -100.0, 100.0)) for x in (lam, w))
         return DualGaussian(mean, replace(self.parts, w=w, lam=lam, opened=np.clip(opened, 0.0, 1.0)))
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class KernelCoefficients:
-    """Effective coefficients whose variances for the rows of the fit follow from CCᵀ."""
-
-    distribution: DualGaussian
-
-    def row_moments(self, rows: DualRows | DenseRows) -> tuple[Array, Array]:
-        """Mean and variance of each row's score."""
-        mean, parts = self.distribution.mean, self.distribution.parts
-        if isinstance(rows, DualRows) and rows.design is parts.design:
-            return rows.scores(mean), parts.row_variances()
-        if isinstance(parts.design, SparseDesign):
-            return rows.scores(mean), np.concatenate([parts.variances_of(part) for part in rows.array_chunks()])
-        return self.distribution.materialised(None).row_moments(rows)
-
-    def effects(self, rows: DualRows | DenseRows, columns: NDArray[np.intp]) -> Effects:
-        """Distribution of the coefficients of these columns, the same in all rows."""
-        return self.distribution.materialised(None).effects(rows, columns)
 
 
 @final

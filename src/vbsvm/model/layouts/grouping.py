@@ -70,10 +70,6 @@ class Factor:
         """zᵀu with effects u given row by row."""
         return self.z[:, 0] * effects[:, 0] if self.z.shape[1] == 1 else np.einsum("iq,iq->i", self.z, effects)
 
-    def scores_by_column(self, matrices: Array) -> Array:
-        """zᵀM with a matrix (q × columns) given row by row."""
-        return np.einsum("iq,iqj->ij", self.z, matrices)
-
     def cross(self, u: Array) -> Array:
         """Zᵀu by level, levels × q."""
         sums = np.empty((self.z.shape[1], self.n_levels))
@@ -185,29 +181,22 @@ class ArrowCoefficients:
 
     def effects(self, rows: "ArrowRows", columns: NDArray[np.intp]) -> Effects:
         """Distribution of the slopes of these columns: coefficients plus random slopes of each row's levels."""
-        dense = self.dense.effects(rows.dense, columns)
-        factors = (*rows.factors, rows.tail)
-        with_score = dense.with_score
-        for factor, distribution in zip(factors, self.factors, strict=True):
-            with_score = with_score + factor.scores_by_column(
-                factor.of_rows(_of_columns(distribution.with_dense, columns))
-            )
-        effects = Effects(dense.mean, with_score, dense.covariance)
-        for k, (factor, distribution) in enumerate(zip(factors, self.factors, strict=True)):
+        dense, factors = self.dense.effects(rows.dense, columns), (*rows.factors, rows.tail)
+        mean, with_score, covariance = dense.mean, dense.with_score, dense.covariance
+        for k, (factor, moments) in enumerate(zip(factors, self.factors, strict=True)):
+            crossing = factor.of_rows(_of_columns(moments.with_dense, columns))
+            with_score = with_score + np.einsum("iq,iqj->ij", factor.z, crossing)
             indicator = factor.column_indicator(columns)
-            if indicator.any():
-                with_score_k = self._with_score(rows, k)
-                crossing = factor.of_rows(_of_columns(distribution.with_dense, columns))
-                for j in range(k):
-                    crossing = crossing + self._between(factors, k, j) @ factors[j].column_indicator(columns)
-                once = indicator.T @ crossing
-                within = indicator.T @ factor.of_rows(distribution.variances) @ indicator
-                effects = Effects(
-                    effects.mean + factor.of_rows(distribution.effects) @ indicator,
-                    effects.with_score + with_score_k @ indicator,
-                    effects.covariance + once + once.transpose(0, 2, 1) + within,
-                )
-        return effects
+            if not indicator.any():
+                continue
+            for j in range(k):
+                crossing = crossing + self._between(factors, k, j) @ factors[j].column_indicator(columns)
+            once = indicator.T @ crossing
+            within = indicator.T @ factor.of_rows(moments.variances) @ indicator
+            mean = mean + factor.of_rows(moments.effects) @ indicator
+            with_score = with_score + self._with_score(rows, k) @ indicator
+            covariance = covariance + once + once.transpose(0, 2, 1) + within
+        return Effects(mean, with_score, covariance)
 
     def _with_score(self, rows: "ArrowRows", k: int) -> Array:
         """Covariance of the effects of each row's level in the k-th factor with the row's score."""

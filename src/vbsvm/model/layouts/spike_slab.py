@@ -5,13 +5,13 @@ paper has one Gaussian for all v and independent gates. Ungated coefficients hav
 """
 
 from dataclasses import dataclass
-from typing import Self, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from vbsvm.base.arrays import Array, inverse
+from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.model.gates import Gates
 from vbsvm.model.interfaces import CoefficientDistribution, Effects, Precision, SecondMoments
@@ -87,15 +87,6 @@ class SpikeSlab(SecondMoments):
         of_gated = self.slab + (1 - self.inclusion) * np.square(self.mean[self.gated])
         spread[self.gated] = self.inclusion * of_gated
         return SpikeSlabCoefficients(effective, spread, self.free, self.root)
-
-    @property
-    def precision(self) -> DenseGram:
-        """Inverse of the covariance, gates open."""
-        return DenseGram(inverse(self.covariances(len(self.mean))))
-
-    def with_mean(self, mean: Array) -> Self:
-        """A copy with another mean."""
-        return type(self)(mean, self.free, self.root, self.gated, self.slab, self.spike, self.log_odds)
 
     def pack(self) -> Array:
         """Means, the root of the free coefficients, logs of the variances, and log odds of the gates."""

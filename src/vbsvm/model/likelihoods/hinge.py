@@ -72,13 +72,10 @@ class ExactHinge:
 
     def derivatives(self, f: Array, v: Array, y: Array, s: Array) -> RowDerivatives:
         """ℓ_f = 2ηsyΦ(z), ℓ_ff = −w, ℓ_fv = −½ywz/σ and ℓ_vv = w(1 − z²)/(4v)."""
-        s = self.power * s
-        sd = np.sqrt(np.maximum(v, MIN_VARIANCE))
-        z = (1.0 - y * f) / sd
-        w = 2.0 * s * np.exp(-0.5 * z * z) / (math.sqrt(2 * math.pi) * sd)
-        return RowDerivatives(
-            2.0 * s * y * ndtr(z), -w, -0.5 * y * w * (z / sd), 0.25 * w * (1.0 / sd - z * (z / sd)) / sd
-        )
+        _, below, density, sd = self._expected(f, v, y)
+        s, z = 2.0 * self.power * s, (1.0 - y * f) / sd
+        w = s * density / sd
+        return RowDerivatives(s * y * below, -w, -0.5 * y * w * (z / sd), 0.25 * w * (1.0 / sd - z * (z / sd)) / sd)
 
 
 EXACT_HINGE = ExactHinge()

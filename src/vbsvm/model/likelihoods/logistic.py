@@ -23,31 +23,18 @@ from vbsvm.base.polya_gamma import PolyaGamma, mean_weight
 from vbsvm.base.update_mode import UpdateMode
 from vbsvm.model.likelihoods.base import RowDerivatives, RowTerms, ScaleMixture
 
-# Probabilities of the components, and their standard deviations one over r (Monahan & Stefanski 1992).
-PROBABILITIES = np.array(
-    [
-        0.003246343272134,
-        0.051517477033972,
-        0.195077912673858,
-        0.315569823632818,
-        0.274149576158423,
-        0.131076880695470,
-        0.027912418727972,
-        0.001449567805354,
-    ]
+# Probability of each component, and one over its standard deviation r (Monahan & Stefanski 1992).
+_COMPONENTS = (
+    (0.003246343272134, 1.365340806296348),
+    (0.051517477033972, 1.059523971016916),
+    (0.195077912673858, 0.830791313765644),
+    (0.315569823632818, 0.650732166639391),
+    (0.274149576158423, 0.508135425366489),
+    (0.131076880695470, 0.396313345166341),
+    (0.027912418727972, 0.308904252267995),
+    (0.001449567805354, 0.238212616409306),
 )
-RATES = np.array(
-    [
-        1.365340806296348,
-        1.059523971016916,
-        0.830791313765644,
-        0.650732166639391,
-        0.508135425366489,
-        0.396313345166341,
-        0.308904252267995,
-        0.238212616409306,
-    ]
-)
+PROBABILITIES, RATES = map(np.array, zip(*_COMPONENTS, strict=True))
 SQUARES = (1.0 / (RATES * RATES))[:, None]
 HEIGHTS = PROBABILITIES / math.sqrt(2 * math.pi)
 # Rows of a block whose work space fits into a core's cache.
