@@ -32,7 +32,7 @@ def rows_of(truth, chances, groups=None, weights=None):
 
 def made(truth, chances, *, baselines=None, weights=None, optimistic=False):
     rows = rows_of(truth, chances, weights=weights)
-    known = evaluation.KnownRows(rows, np.zeros(2))
+    known = evaluation.EvaluatedRows(rows, np.zeros(2))
     return evaluation.Evaluation(
         True, rows, ("no", "yes"), False, evaluation.predict_base_rates(known), baselines or {}, None, optimistic
     )
@@ -80,7 +80,7 @@ def by_brute_force(frame, truth, row):
 
 def test_one_input_alone_is_chosen_and_fitted_without_the_row():
     frame, truth = simulated(40, np.random.default_rng(0))
-    known = evaluation.KnownRows(rows_of(truth, np.full(40, 0.5)), np.zeros(2))
+    known = evaluation.EvaluatedRows(rows_of(truth, np.full(40, 0.5)), np.zeros(2))
     found = evaluation.best_single_input(known, Table(frame), list(frame))
     expected = np.array([by_brute_force(frame, truth, row)[truth[row]] for row in range(40)])
     np.testing.assert_allclose(found.log_probability, expected, rtol=1e-9)
@@ -94,7 +94,7 @@ def test_missing_numbers_are_at_the_median_and_of_several_classes_one_input_serv
     frame = pd.DataFrame({"noise": rng.normal(size=120), "x": truth + 0.3 * rng.normal(size=120)})
     frame.loc[::9, "x"] = np.nan
     rows = rows_of(truth, np.full(120, 0.5))
-    known = evaluation.KnownRows(SimpleRows.of(rows, 3), np.zeros(3))
+    known = evaluation.EvaluatedRows(SimpleRows.of(rows, 3), np.zeros(3))
     found = evaluation.best_single_input(known, Table(frame), list(frame))
     assert found.scheme == "x"
     assert found.error.value < 0.25
@@ -112,7 +112,7 @@ class SimpleRows:
 
 def test_the_other_rows_of_a_group_do_not_include_the_row():
     truth, groups = np.array([0, 1, 1, 0, 1]), np.array([0, 0, 0, 1, 2])
-    known = evaluation.KnownRows(rows_of(truth, np.full(5, 0.5), groups), np.zeros(2))
+    known = evaluation.EvaluatedRows(rows_of(truth, np.full(5, 0.5), groups), np.zeros(2))
     found = np.exp(evaluation.other_rows_of_group(known, "g").log_probability)
     np.testing.assert_allclose(found, [0.4 / 3, 1.6 / 3, 1.6 / 3, 0.4, 0.6])
 

@@ -146,13 +146,13 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
         weights : str, default None
             A column of weights: a weight of k counts as k identical rows, and one of 0 leaves the row out.
         """
-        from vbsvm.api.data.file_partitions import FilePartitions, TableColumns
+        from vbsvm.api.data.file_partitions import FileColumns, FilePartitions
 
         if self.categories is not None:
             raise ValueError("fit_files does not support categories: Model(formula, files) takes them.")
         named = Files.of(files)
         opened = named.opened()
-        columns = TableColumns.from_names(opened.names, target, features, weights)
+        columns = FileColumns.from_names(opened.names, target, features, weights)
 
         def tasks() -> list[Task]:
             prior, _, settings = self.check_settings()

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.api import validation
-from vbsvm.api.data.partitions import Design, EncodedData, InputTerms, LabelledRows
+from vbsvm.api.data.partitions import Design, EncodedData, InputTerms, LabelledData
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import JointNormal
 from vbsvm.design.candidates import ColumnSampler, Draws
@@ -149,7 +149,7 @@ def _inputs(columns: NDArray[np.intp], given: NDArray[np.intp], links: Sequence[
 
 
 def _patterns(
-    columns: NDArray[np.intp], names: tuple[str, ...], labelled: LabelledRows, block: slice
+    columns: NDArray[np.intp], names: tuple[str, ...], labelled: LabelledData, block: slice
 ) -> MissingPatterns:
     """Patterns of missing columns, then of categories, in a block; all candidates of a row count once."""
     table, candidates = labelled.encoded.table, labelled.encoded.candidates
@@ -163,7 +163,7 @@ def _patterns(
 
 
 def _level_sums(
-    recipe: Recipe, columns: Sequence[NDArray[np.intp]], sizes: Sequence[int], labelled: LabelledRows, block: slice
+    recipe: Recipe, columns: Sequence[NDArray[np.intp]], sizes: Sequence[int], labelled: LabelledData, block: slice
 ) -> CategorySums:
     """Moments of each category's columns by label and level, over rows with an observed level; each counts once."""
     candidates = labelled.encoded.candidates

@@ -48,25 +48,25 @@ class Range:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Moments:
+class ColumnMoments:
     """Total weight, weighted mean and weighted sum of squared deviations of each column's observed values."""
 
     weight: Array
     mean: Array
     squares: Array
 
-    def __add__(self, other: Self) -> "Moments":
+    def __add__(self, other: Self) -> "ColumnMoments":
         """Pool the moments of two sets of rows without cancellation (Chan, Golub & LeVeque 1983)."""
         weight = self.weight + other.weight
         change = other.mean - self.mean
         share = np.divide(other.weight, weight, out=np.zeros_like(weight), where=weight > 0)
-        return Moments(
+        return ColumnMoments(
             weight, self.mean + share * change, self.squares + other.squares + (self.weight * share) * np.square(change)
         )
 
-    def rescaled(self, factor: Array) -> "Moments":
+    def rescaled(self, factor: Array) -> "ColumnMoments":
         """Moments of the columns times these factors."""
-        return Moments(self.weight, self.mean * factor, self.squares * np.square(factor))
+        return ColumnMoments(self.weight, self.mean * factor, self.squares * np.square(factor))
 
 
 @final
@@ -167,7 +167,7 @@ def _extremes(extreme: np.ufunc, block: NDArray[np.floating], identity: float) -
     return extreme(rest, extreme.reduce(lines.reshape(-1, *rest.shape), axis=0)) if lines.size else rest
 
 
-def _even_moments(raw: NDArray[np.floating], s: float, unit: Array) -> Moments:
+def _even_moments(raw: NDArray[np.floating], s: float, unit: Array) -> ColumnMoments:
     """Moments of complete rows of equal weight, about their own mean."""
     moments = []
     for part in _long_lines(raw):
@@ -179,7 +179,7 @@ def _even_moments(raw: NDArray[np.floating], s: float, unit: Array) -> Moments:
             rounding = _column_means(block, width)  # far from zero the first mean is off by so much
             n = s * width * len(part)
             squares = n * (_column_means(np.square(block, out=block), width) - np.square(rounding))
-            moments.append(Moments(np.full(len(unit), n), mean + rounding, squares))
+            moments.append(ColumnMoments(np.full(len(unit), n), mean + rounding, squares))
     return moments[0] if len(moments) == 1 else moments[0] + moments[1]
 
 
@@ -194,10 +194,10 @@ def column_units(ranges: Range) -> Array:
     return np.where(sized, np.ldexp(1.0, np.frexp(ranges.size)[1] - 1), np.finfo(np.float64).tiny)
 
 
-def _moments(X: NDArray[np.floating], weights: Array, unit: Array, incomplete: NDArray[np.bool_]) -> Moments:
+def _moments(X: NDArray[np.floating], weights: Array, unit: Array, incomplete: NDArray[np.bool_]) -> ColumnMoments:
     """Weighted moments of the columns in their units, without overflow or underflow."""
 
-    def kernel(index: int, rows: slice) -> Moments:
+    def kernel(index: int, rows: slice) -> ColumnMoments:
         raw, s, _ = weighted_rows(X, weights, rows)
         if raw.size and (s == s[0]).all() and not incomplete.any():
             return _even_moments(raw, float(s[0]), unit)
@@ -208,7 +208,7 @@ def _moments(X: NDArray[np.floating], weights: Array, unit: Array, incomplete: N
         mean = np.divide(s @ block, weight, out=np.zeros(len(unit)), where=weight > 0)
         block -= mean
         block[:, incomplete] *= known
-        return Moments(weight, mean, s @ np.square(block, out=block))
+        return ColumnMoments(weight, mean, s @ np.square(block, out=block))
 
     return sum_over_rows(X.shape[0], X.shape[1], lambda: kernel)
 
@@ -223,7 +223,7 @@ class ColumnSummary:
     """
 
     ranges: Range
-    moments: Moments
+    moments: ColumnMoments
     unit: Array
     eps: float
 
@@ -302,7 +302,7 @@ def sparse_summary(X: Any, weights: Array) -> ColumnSummary:
         of_entry, values = np.repeat(s, np.diff(rows.indptr)), rows.data / unit[rows.indices]
         mean = sums(of_entry * values) / total
         squares = sums(of_entry * np.square(values - mean[rows.indices])) + (total - sums(of_entry)) * np.square(mean)
-    moments = Moments(np.full(n_columns, total), mean, np.maximum(squares, 0.0))
+    moments = ColumnMoments(np.full(n_columns, total), mean, np.maximum(squares, 0.0))
     return ColumnSummary(ranges, moments, unit, float(np.finfo(X.dtype).eps))
 
 

@@ -213,17 +213,17 @@ class _Block:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Evaluation:
+class RowTermEvaluation:
     """At some mean: the row term, its slope along a step, and its gradient as the layout sums it, or None."""
 
     row_term: float
     slope: float
     cross: Any = None
 
-    def __add__(self, other: "Evaluation") -> "Evaluation":
+    def __add__(self, other: "RowTermEvaluation") -> "RowTermEvaluation":
         """Add the sums of two blocks."""
         cross = None if self.cross is None else self.cross + other.cross
-        return Evaluation(self.row_term + other.row_term, self.slope + other.slope, cross)
+        return RowTermEvaluation(self.row_term + other.row_term, self.slope + other.slope, cross)
 
 
 class FixedVarianceRows:
@@ -232,16 +232,16 @@ class FixedVarianceRows:
     def __init__(self, likelihood: Likelihood, source: Source, coefficients: EffectiveCoefficients) -> None:
         self._likelihood, self._source, self._coefficients = likelihood, source, coefficients
         self._blocks: dict[int, _Block] = {}
-        self._here: Evaluation = source.sum_parts(self._take)
+        self._here: RowTermEvaluation = source.sum_parts(self._take)
         self._blocks = dict(sorted(self._blocks.items()))  # threads finish in any order, and sums follow this one
 
-    def _take(self, part: Part) -> Evaluation:
+    def _take(self, part: Part) -> RowTermEvaluation:
         rows = cast(Rows, part.rows)
         with np.errstate(all="ignore"):  # a thread does not inherit that of the loop
             f, v = self._coefficients.row_moments(rows)
             row_term, slope = self._slopes(f, np.asarray(v), rows.y, rows.weights)
             self._blocks[rows.index] = _Block(rows.y, rows.weights, f, np.asarray(v), f, slope)
-            return Evaluation(row_term, 0.0, rows.cross(slope))
+            return RowTermEvaluation(row_term, 0.0, rows.cross(slope))
 
     def _slopes(self, f: Array, v: Array, y: Array, s: Array) -> tuple[float, Array]:
         """Row term of a block, and ∂ℓ/∂f of its rows."""
@@ -265,33 +265,33 @@ class FixedVarianceRows:
             cross = self._source.sum_parts(
                 lambda part: cast(Rows, part.rows).cross(self._blocks[part.rows.index].slope), memory_bound=True
             )
-            self._here = Evaluation(self._here.row_term, self._here.slope, cross)
+            self._here = RowTermEvaluation(self._here.row_term, self._here.slope, cross)
         return _array(self._here.cross)
 
-    def ahead(self, direction: Array) -> Evaluation:
+    def ahead(self, direction: Array) -> RowTermEvaluation:
         """Evaluate the mean one full step ahead; most steps end there, so the gradient is summed as well."""
 
-        def of_part(part: Part) -> Evaluation:
+        def of_part(part: Part) -> RowTermEvaluation:
             rows = cast(Rows, part.rows)
             block = self._blocks[rows.index]
             with np.errstate(all="ignore"):
                 block.change = rows.scores(direction)
                 evaluation = self._at(block, 1.0)
-                return Evaluation(evaluation.row_term, evaluation.slope, rows.cross(block.slope))
+                return RowTermEvaluation(evaluation.row_term, evaluation.slope, rows.cross(block.slope))
 
         return self._source.sum_parts(of_part, memory_bound=True)
 
-    def along(self, t: float) -> Evaluation:
+    def along(self, t: float) -> RowTermEvaluation:
         """Evaluation at the mean that is t steps ahead."""
         with np.errstate(all="ignore"):
             first, *others = (self._at(block, t) for block in self._blocks.values())
         return sum(others, first)
 
-    def _at(self, block: _Block, t: float) -> Evaluation:
+    def _at(self, block: _Block, t: float) -> RowTermEvaluation:
         row_term, block.slope = self._slopes(block.f + t * block.change, block.v, block.y, block.s)
-        return Evaluation(row_term, float(block.slope @ block.change))
+        return RowTermEvaluation(row_term, float(block.slope @ block.change))
 
-    def move(self, t: float, evaluation: Evaluation) -> None:
+    def move(self, t: float, evaluation: RowTermEvaluation) -> None:
         """Go to the mean t steps ahead, where the rows were evaluated last."""
         self._here = evaluation
         for block in self._blocks.values():

@@ -17,7 +17,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.settings import log
 from vbsvm.base.update_mode import mean_field
 from vbsvm.inference.loop import optimize
-from vbsvm.inference.profiled import Evaluation, FixedVarianceRows, ProfiledNewton, covariance_update
+from vbsvm.inference.profiled import FixedVarianceRows, ProfiledNewton, RowTermEvaluation, covariance_update
 from vbsvm.inference.steps import Iterate
 from vbsvm.model.interfaces import Gram, PointDistribution, Rows
 from vbsvm.model.likelihoods.logistic import ExactLogistic
@@ -186,7 +186,7 @@ class SmoothRows(FixedVarianceRows):
     def _slopes(self, f: Array, v: Array, y: Array, s: Array) -> tuple[float, Array]:
         return np.nan, cast(ExactLogistic, self._likelihood).slope(f, v, y, s)
 
-    def move(self, t: float, evaluation: Evaluation) -> None:
+    def move(self, t: float, evaluation: RowTermEvaluation) -> None:
         """Go to the mean that is t steps ahead."""
         super().move(t, evaluation)
         self._gram = self._terms = None

@@ -160,7 +160,7 @@ MAX_STEPS = 30
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Curve:
+class CalibrationCurve:
     """Predicted probabilities, the observed shares at them, and a 95 % band."""
 
     predicted: Array
@@ -179,7 +179,7 @@ class Slope:
     upper: float
 
 
-def calibration_curve(probabilities: Array, positive: NDArray[np.bool_], weights: Array) -> Curve:
+def calibration_curve(probabilities: Array, positive: NDArray[np.bool_], weights: Array) -> CalibrationCurve:
     """Local logistic regression on the log odds, with a Gaussian kernel."""
     x, total, hits = _binned(probabilities, positive, weights)
     ends = np.interp([TRIMMED_SHARE, 1.0 - TRIMMED_SHARE], (np.cumsum(total) - 0.5 * total) / total.sum(), x)
@@ -191,7 +191,7 @@ def calibration_curve(probabilities: Array, positive: NDArray[np.bool_], weights
     kernel = np.exp(-0.5 * np.square(distances / width))
     shift, se = _fit_offsets(x, distances, kernel, total, hits)
     curve = expit(points + shift + Z_95 * np.array([[0.0], [-1.0], [1.0]]) * se)
-    return Curve(expit(points), *curve)
+    return CalibrationCurve(expit(points), *curve)
 
 
 def calibration_slope(

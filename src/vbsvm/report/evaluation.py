@@ -91,7 +91,7 @@ def _is_shown(rows: EffectRows, name: str) -> bool:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class KnownRows:
+class EvaluatedRows:
     """Classes, weights and groups of rows, and what weights of classes add to the log odds of each class."""
 
     rows: LeftOutRows
@@ -117,14 +117,14 @@ def losses(name: str, rows: LeftOutRows) -> LeftOutPredictions:
     return LeftOutPredictions(name, numbers, rows.truth, rows.weights, rows.decided, log_probability, rows.groups)
 
 
-def predict_base_rates(known: KnownRows) -> LeftOutPredictions:
+def predict_base_rates(known: EvaluatedRows) -> LeftOutPredictions:
     """Baseline: the class proportions are predicted for every row."""
     with np.errstate(divide="ignore"):
         log_probabilities = np.broadcast_to(np.log(known.shares), known.rows.log_probabilities.shape)
     return known.predicted("shares", log_probabilities)
 
 
-def other_rows_of_group(known: KnownRows, factor: str) -> LeftOutPredictions:
+def other_rows_of_group(known: EvaluatedRows, factor: str) -> LeftOutPredictions:
     """Baseline: class proportions of the other rows of the group, shrunk by one row of the base rates."""
     rows, k = known.rows, len(known.offsets)
     code = rows.groups[factor] * k + rows.truth
@@ -135,7 +135,7 @@ def other_rows_of_group(known: KnownRows, factor: str) -> LeftOutPredictions:
     return known.predicted(factor, np.log(sums_with_prior / sums_with_prior.sum(axis=1, keepdims=True)))
 
 
-def best_single_input(known: KnownRows, inputs: EffectRows, names: Sequence[str]) -> LeftOutPredictions | None:
+def best_single_input(known: EvaluatedRows, inputs: EffectRows, names: Sequence[str]) -> LeftOutPredictions | None:
     """Baseline: the best single predictor by linear discriminant analysis, or None."""
     if len(names) < 2 or len(names) * len(known.rows.truth) > MAX_NUMBERS:
         return None
@@ -165,7 +165,7 @@ def _columns(inputs: EffectRows, name: str) -> Iterator[Array]:
     yield x
 
 
-def _one_column(known: KnownRows, x: Array) -> tuple[Array, Array]:
+def _one_column(known: EvaluatedRows, x: Array) -> tuple[Array, Array]:
     """Leave-one-out residual variance ratio and log probabilities of a one-predictor discriminant analysis."""
     rows, k = known.rows, len(known.offsets)
     truth, w = rows.truth, np.minimum(rows.weights, 1.0)
@@ -267,7 +267,7 @@ def _offsets(fits: Sequence[Fit]) -> Array:
 def _with_baselines(
     fits: Sequence[Fit], rows: LeftOutRows, offsets: Array, owner: Owner | None, *, left_out: bool
 ) -> Evaluation:
-    known, baselines, as_new = KnownRows(rows, offsets), {}, None
+    known, baselines, as_new = EvaluatedRows(rows, offsets), {}, None
     if rows.groups:
         factor = max(rows.groups, key=lambda name: int(rows.groups[name].max()))
         baselines[f"the other rows of the same {factor}"] = other_rows_of_group(known, factor)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, final
 from vbsvm.base.printing import bar
 from vbsvm.base.settings import Parameters, check_flag
 from vbsvm.design.values import join_names, renumbered
-from vbsvm.sources.files_text import NOTHING, NUMBERS, PACKED, TRUTH, WHOLE_NUMBERS, Text, check_different
+from vbsvm.sources.files_text import NOTHING, NUMBERS, PACKED, TRUTH, WHOLE_NUMBERS, TextFile, check_different
 from vbsvm.sources.files_text import TEXT as HOLDS_TEXT
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _type_name(dtype: Any) -> str:
     return str(dtype)
 
 
-OneFile = Parquet | Text
+OneFile = Parquet | TextFile
 
 
 @final
@@ -178,7 +178,7 @@ class Files(Parameters):
         if ending in PARQUET and not packed:
             return Parquet.open(path)
         if ending in TEXT:
-            return Text.scan(path, TEXT[ending], self.sep, self.decimal, text)
+            return TextFile.scan(path, TEXT[ending], self.sep, self.decimal, text)
         raise ValueError(f"{path}: files end in .parquet, .csv, .tsv or .txt; text may be compressed, as .csv.gz.")
 
 

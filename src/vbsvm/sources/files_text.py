@@ -350,7 +350,7 @@ def decimal_commas(columns: dict[str, ColumnContents], sep: str, text: Collectio
 
 @final
 @dataclass(frozen=True, eq=False)
-class Text:
+class TextFile:
     """A text file: path, column types, number of rows, separators."""
 
     path: Path
@@ -360,7 +360,7 @@ class Text:
     decimal: str
 
     @staticmethod
-    def scan(path: Path, usual: str, sep: str | None, decimal: str | None, text: Collection[str] = ()) -> "Text":
+    def scan(path: Path, usual: str, sep: str | None, decimal: str | None, text: Collection[str] = ()) -> "TextFile":
         """Read the file once to find its column types; columns in ``text`` are always text."""
         reader = _reader(path)
         sep, names = reader.header(usual, sep)
@@ -375,7 +375,7 @@ class Text:
             if name in names and name.strip()
         }
         n_rows = max((column.n_rows for column in columns.values()), default=0)
-        return Text(path, types, n_rows, sep, decimal or ".")
+        return TextFile(path, types, n_rows, sep, decimal or ".")
 
     def pieces(self, columns: Sequence[str], n_rows: int) -> "Iterator[pd.DataFrame]":
         """Yield these columns in pieces of n rows."""

@@ -102,6 +102,6 @@ MODELS = CHAINS | {
 # Classes in a cache of encoded rows.
 ROWS = MODELS | {
     "Range": "vbsvm.design.scaling:Range",
-    "Moments": "vbsvm.design.scaling:Moments",
+    "Moments": "vbsvm.design.scaling:ColumnMoments",
     "ColumnSummary": "vbsvm.design.scaling:ColumnSummary",
 }

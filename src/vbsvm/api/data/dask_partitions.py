@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.api.data.partitions import EncodedData, Encoder, LabelledRows, Partition, Partitions, Reader
+from vbsvm.api.data.partitions import EncodedData, Encoder, LabelledData, Partition, Partitions, Reader
 from vbsvm.api.data.table_reader import RawTable
 from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
@@ -102,7 +102,7 @@ class DaskPartitions(Partitions):
 class EncodedPartition:
     """Encoded rows of a partition in a worker, aligned so that sums have the same bits, and their columns' summary."""
 
-    def __init__(self, rows: LabelledRows, columns: ColumnSummary) -> None:
+    def __init__(self, rows: LabelledData, columns: ColumnSummary) -> None:
         self.rows, self.columns = _aligned(rows), columns
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -122,7 +122,7 @@ class WorkerRows:
     cluster: Cluster
     parts: Sequence[Any]
 
-    def sum(self, function: Callable[[LabelledRows, slice], Any]) -> Any:
+    def sum(self, function: Callable[[LabelledData, slice], Any]) -> Any:
         """Sum of a function of the rows of each partition."""
         return self.cluster.sum(lambda part: function(part.rows, slice(0, len(part.rows.weights))), self.parts)
 
@@ -133,7 +133,7 @@ class WorkerRows:
             pairs = task.missing_data.all_inputs.pairs
             links = np.array([pairs.index(pair) for pair in like.missing_inputs.inputs.pairs], dtype=np.intp)
 
-        def source(weights: Callable[[LabelledRows], Any]) -> Distributed:
+        def source(weights: Callable[[LabelledData], Any]) -> Distributed:
             memories = self.cluster.map(partial(_memory_source, like, links, number, weights), self.parts)
             return Distributed.from_memories(self.cluster, memories, like)
 
@@ -183,13 +183,13 @@ def _encode_partition(encoder: Encoder, part: Partition) -> EncodedPartition | N
     return EncodedPartition(rows.sorted_by_level() if encoder.in_order else rows, columns)
 
 
-def _aligned(rows: LabelledRows) -> LabelledRows:
+def _aligned(rows: LabelledData) -> LabelledData:
     """The rows in newly aligned arrays, without row numbers."""
     encoded = replace(rows.encoded, table=aligned(rows.encoded.table))
     return replace(rows, encoded=encoded, weights=aligned(rows.weights), row_numbers=None)
 
 
-def _squares_over_sample_weights(rows: LabelledRows) -> Array:
+def _squares_over_sample_weights(rows: LabelledData) -> Array:
     """Squared weights divided by the sample weights, 0 where these are 0."""
     base: Any = rows.sample_weights
     return np.divide(np.square(rows.weights), base, out=np.zeros(len(base)), where=base > 0)
@@ -199,7 +199,7 @@ def _memory_source(
     template: Memory,
     links: NDArray[np.intp],
     number: int,
-    weights: Callable[[LabelledRows], Any],
+    weights: Callable[[LabelledData], Any],
     part: EncodedPartition,
 ) -> Memory:
     """In-memory source of one partition and model; ``links`` are columns of the multipliers."""

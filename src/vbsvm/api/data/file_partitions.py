@@ -6,7 +6,7 @@ from typing import Any, final
 
 import numpy as np
 
-from vbsvm.api.data.partitions import EncodedData, Encoder, LabelledRows, Partition, Partitions, Reader
+from vbsvm.api.data.partitions import EncodedData, Encoder, LabelledData, Partition, Partitions, Reader
 from vbsvm.api.data.table_reader import RawTable
 from vbsvm.base.printing import SharedLine
 from vbsvm.base.settings import log
@@ -20,7 +20,7 @@ WHOLE_COLUMNS_SHARE = 1 / 8
 
 @final
 @dataclass(frozen=True, eq=False)
-class TableColumns:
+class FileColumns:
     """Which columns of files are the target, the inputs (the group among them) and the weights of a table."""
 
     target: str
@@ -28,9 +28,7 @@ class TableColumns:
     weights: str | None
 
     @staticmethod
-    def from_names(
-        names: list[str], target: str, features: Sequence[str] | None, weights: str | None
-    ) -> "TableColumns":
+    def from_names(names: list[str], target: str, features: Sequence[str] | None, weights: str | None) -> "FileColumns":
         """Check that the columns exist, and choose the predictors."""
         for role, name in (("target", target), ("weights", weights)):
             if name is not None:
@@ -48,7 +46,7 @@ class TableColumns:
                     raise ValueError(f"Column {name!r} is one of features, and the target or the weights as well.")
         if not chosen:
             raise ValueError(f"The files have no column beside {target!r} to predict it from.")
-        return TableColumns(target, tuple(chosen), weights)
+        return FileColumns(target, tuple(chosen), weights)
 
     def settings(self, types: dict[str, str], group: Any, class_weight: Any) -> dict[str, Any]:
         """Keyword arguments of a ``TableReader`` for these columns."""
@@ -81,7 +79,7 @@ class FilePartitions(Partitions):
 
     files: Files
     opened: FileTable
-    table: TableColumns | None = None
+    table: FileColumns | None = None
     place = "files"
     no_rows = "The files hold no rows that count: all are empty, of weight 0, or miss values."
 
@@ -122,7 +120,7 @@ class FilePartitions(Partitions):
             raise OSError(f"The encoded rows were removed from {cache.root} while they were written: fit again.")
         rows.pages.line = SharedLine() if files.progress else None
         encoder, learned = reader.encoder(rows.learned["learned"]), rows.learned["columns"]
-        return EncodedData(encoder, LabelledRows.from_arrays(dict(rows.arrays)), learned, rows.pages)
+        return EncodedData(encoder, LabelledData.from_arrays(dict(rows.arrays)), learned, rows.pages)
 
     def _write(self, encoder: Encoder, writer: Writer) -> None:
         """Encode the rows used, piece by piece, sorted by the levels of the last factor."""

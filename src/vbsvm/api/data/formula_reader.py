@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from vbsvm.api.data import label_checks
-from vbsvm.api.data.partitions import Design, InputTerms, LabelledRows, Partition, RowCounts
+from vbsvm.api.data.partitions import Design, InputTerms, LabelledData, Partition, RowCounts
 from vbsvm.api.missing_values import column_sampler
 from vbsvm.api.priors import prior_blocks
 from vbsvm.base.arrays import Array
@@ -204,7 +204,7 @@ class FormulaEncoder:
     n_dropped: int
     incomplete: bool = False
     counts: RowCounts | None = None
-    encoded: LabelledRows | None = None
+    encoded: LabelledData | None = None
     in_order: bool = True
     dtype: DTypeLike = np.float64
 
@@ -214,7 +214,7 @@ class FormulaEncoder:
         names = ("formula", "centred", "classes", "n_dropped")
         return {name: getattr(self, name) for name in names}
 
-    def __call__(self, part: Partition) -> LabelledRows | None:
+    def __call__(self, part: Partition) -> LabelledData | None:
         """Encoded rows of a partition, or None if none has positive weight."""
         if self.encoded is not None:
             return self._with_draw_weights(self.encoded)
@@ -245,11 +245,11 @@ class FormulaEncoder:
             np.add.at(by_level, design.levels_of(frame)[-1], n_candidates)
         return RowCounts(int(n_candidates.sum()), by_level)
 
-    def columns(self, rows: LabelledRows) -> ColumnSummary:
+    def columns(self, rows: LabelledData) -> ColumnSummary:
         """Summary of the columns; infinite values were rejected by the encoding."""
         return ColumnSummary.from_rows(rows.encoded.table, rows.column_weights)
 
-    def design(self, columns: ColumnSummary, rows: LabelledRows) -> Design:
+    def design(self, columns: ColumnSummary, rows: LabelledData) -> Design:
         """The terms with their columns scaled."""
         design, linear = self._scaled(columns), self.formula.linear
         drawn = () if design.drawn is None else design.drawn.names
@@ -266,7 +266,7 @@ class FormulaEncoder:
         intercept = self.formula.plan.recipe.intercept
         return self.formula.scaled(columns.recipe(intercept, self.reader.standardize, self.centred))
 
-    def _with_draw_weights(self, rows: LabelledRows) -> LabelledRows:
+    def _with_draw_weights(self, rows: LabelledData) -> LabelledData:
         """The rows with log weights of drawn values: given the label, or equal if labels are ignored."""
         encoded, candidates = rows.encoded, rows.encoded.candidates
         if candidates is None or candidates.draws is None:
@@ -280,9 +280,9 @@ class FormulaEncoder:
         return replace(rows, encoded=replace(encoded, candidates=replace(candidates, log_weights=weights)))
 
 
-def _labelled(encoded: Encoded, y: Array, weights: Array, row_numbers: NDArray[np.intp]) -> LabelledRows:
+def _labelled(encoded: Encoded, y: Array, weights: Array, row_numbers: NDArray[np.intp]) -> LabelledData:
     """Encoded rows with labels, weights and row numbers; candidates take those of their row."""
     if encoded.candidates is not None:
         row = encoded.candidates.row
         y, weights, row_numbers = y[row], weights[row], row_numbers[row]
-    return LabelledRows(encoded, (y,), weights, row_numbers=row_numbers)
+    return LabelledData(encoded, (y,), weights, row_numbers=row_numbers)

@@ -63,7 +63,7 @@ class RowCounts:
 
 @final
 @dataclass(frozen=True, eq=False)
-class LabelledRows:
+class LabelledData:
     """Encoded rows with their labels ±1 in each model, and their weights.
 
     ``weights`` are multiplied by those of classes; ``sample_weights`` are not, and are None without class weights.
@@ -76,9 +76,9 @@ class LabelledRows:
     sample_weights: Array | None = None
     row_numbers: NDArray[np.intp] | None = None
 
-    def take(self, row_index: NDArray[np.intp]) -> "LabelledRows":
+    def take(self, row_index: NDArray[np.intp]) -> "LabelledData":
         """Some rows, or all in another order."""
-        return LabelledRows(
+        return LabelledData(
             self.encoded.take(row_index),
             tuple(y[row_index] for y in self.labels),
             self.weights[row_index],
@@ -86,7 +86,7 @@ class LabelledRows:
             None if self.row_numbers is None else self.row_numbers[row_index],
         )
 
-    def sorted_by_level(self) -> "LabelledRows":
+    def sorted_by_level(self) -> "LabelledData":
         """The rows in the order of the last factor's levels, so that a pass finds what it looks up side by side."""
         levels = self.encoded.levels
         if not levels or not (levels[-1][1:] < levels[-1][:-1]).any():
@@ -123,7 +123,7 @@ class LabelledRows:
         return {name: array for name, array in arrays.items() if array is not None}
 
     @staticmethod
-    def from_arrays(arrays: dict[str, NDArray[Any]]) -> "LabelledRows":
+    def from_arrays(arrays: dict[str, NDArray[Any]]) -> "LabelledData":
         """Rows from arrays by name; an array of one number is a weight common to all rows."""
 
         def numbered(name: str) -> tuple[NDArray[Any], ...]:
@@ -133,16 +133,16 @@ class LabelledRows:
         weights = {name: np.broadcast_to(arrays[name], n_rows) for name in ("weights", "own") if name in arrays}
         candidates = Candidates(arrays["row"], arrays["levels"]) if "row" in arrays else None
         encoded = Encoded(arrays["X"], numbered("groups"), arrays.get("multipliers"), candidates)
-        return LabelledRows(encoded, numbered("signs"), weights["weights"], weights.get("own"), arrays.get("given"))
+        return LabelledData(encoded, numbered("signs"), weights["weights"], weights.get("own"), arrays.get("given"))
 
     @staticmethod
-    def concatenated(parts: Sequence["LabelledRows"]) -> "LabelledRows":
+    def concatenated(parts: Sequence["LabelledData"]) -> "LabelledData":
         """The rows of several partitions, one after another."""
         if len(parts) == 1:
             return parts[0]
         before = np.cumsum([0, *(rows.n_user_rows for rows in parts)])
         pieces = [rows.arrays(int(n)) for rows, n in zip(parts, before, strict=False)]
-        return LabelledRows.from_arrays({name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]})
+        return LabelledData.from_arrays({name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]})
 
 
 @final
@@ -187,7 +187,7 @@ class EncodedData:
     """
 
     encoder: Encoder
-    rows: LabelledRows
+    rows: LabelledData
     columns: ColumnSummary
     pages: Pages | None = None
     remote: "WorkerRows | None" = None
@@ -197,7 +197,7 @@ class EncodedData:
         """Whether no value is missing."""
         return self.rows.encoded.candidates is None and not self.columns.ranges.incomplete.any()
 
-    def sum(self, function: Callable[[LabelledRows, slice], Any]) -> Any:
+    def sum(self, function: Callable[[LabelledData, slice], Any]) -> Any:
         """Sum of a function of rows and a block of them, over the blocks in memory or all partitions in workers."""
         if self.remote is not None:
             return self.remote.sum(function)
@@ -254,7 +254,7 @@ class Partitions(ABC):
                 if encoded is not None:
                     rows.append(encoded)
                     columns.append(encoder.columns(encoded))
-        joined = LabelledRows.concatenated(rows)
+        joined = LabelledData.concatenated(rows)
         return EncodedData(encoder, joined.sorted_by_level() if encoder.in_order else joined, reduce(add, columns))
 
     def read(self, reader: Reader) -> EncodedData:

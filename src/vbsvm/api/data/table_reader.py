@@ -12,7 +12,7 @@ from sklearn.utils.validation import column_or_1d
 
 from vbsvm.api import validation
 from vbsvm.api.data import inputs, label_checks
-from vbsvm.api.data.partitions import Design, InputTerms, LabelledRows, Partition, RowCounts
+from vbsvm.api.data.partitions import Design, InputTerms, LabelledData, Partition, RowCounts
 from vbsvm.api.priors import INTERCEPT_PRIOR, variance_prior
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, LabelSummary, Levels, Plan
@@ -37,7 +37,7 @@ class RawTable:
 @final
 @dataclass(frozen=True, eq=False)
 class ReadTable:
-    """Rows of a table as numbers, labels, weights, groups or None, and row numbers as in ``LabelledRows``."""
+    """Rows of a table as numbers, labels, weights, groups or None, and row numbers as in ``LabelledData``."""
 
     X: Any
     y: NDArray[Any]
@@ -184,7 +184,7 @@ class TableEncoder:
         """The type of the table."""
         return self.reader.dtype
 
-    def __call__(self, part: Partition) -> LabelledRows | None:
+    def __call__(self, part: Partition) -> LabelledData | None:
         """Encoded rows of a partition, or None if none has positive weight."""
         rows = self.reader.read(part.raw)
         if not rows.weights.any():
@@ -196,20 +196,20 @@ class TableEncoder:
         weights, sample_weights = rows.weights, None
         if self.factors is not None:
             weights, sample_weights = label_checks.check_counts(weights * self.factors[codes]), weights
-        return LabelledRows(Encoded(rows.X, levels), labels, weights, sample_weights, rows.row_numbers)
+        return LabelledData(Encoded(rows.X, levels), labels, weights, sample_weights, rows.row_numbers)
 
     def count(self, part: Partition) -> RowCounts | None:
         """Never called: the counts are known from the summary."""
         raise NotImplementedError
 
-    def columns(self, rows: LabelledRows) -> ColumnSummary:
+    def columns(self, rows: LabelledData) -> ColumnSummary:
         """Summary of the columns; infinite values are rejected with their row and column."""
         X = rows.encoded.table
         columns = (sparse_summary if issparse(X) else ColumnSummary.from_rows)(X, rows.column_weights)
         validation.check_finite_columns(X, rows.weights, columns.ranges, self.reader.names, rows.row_numbers)
         return columns
 
-    def design(self, columns: ColumnSummary, rows: LabelledRows) -> Design:
+    def design(self, columns: ColumnSummary, rows: LabelledData) -> Design:
         """Every column is an input that may be missing."""
         reader, X = self.reader, rows.encoded.table
         validation.check_observed_columns(columns.ranges, reader.names)

@@ -22,8 +22,8 @@ from vbsvm.design.formula.missing_inputs import (
 )
 from vbsvm.design.formula.reader import (
     Curve,
-    Effects,
     Reader,
+    TermEffects,
     check_finite,
     curve_columns,
     group_labels_of,
@@ -163,7 +163,7 @@ def learn_reader(
         fixed=fixed,
         curves=curves,
         effects=tuple(
-            Effects(term, matrix, k, places)
+            TermEffects(term, matrix, k, places)
             for k, factor in enumerate(factors)
             for term, matrix, _, places in factor.members
         ),

@@ -38,7 +38,7 @@ class Curve:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Effects:
+class TermEffects:
     """The effects of a group term, and their positions among the effects of the factor."""
 
     term: GroupTerm
@@ -55,7 +55,7 @@ class Reader:
     parts: FormulaParts
     fixed: Matrix
     curves: tuple[Curve, ...]
-    effects: tuple[Effects, ...]
+    effects: tuple[TermEffects, ...]
     carried: tuple[tuple[int, int], ...]
     hidden: tuple[Matrix, ...]
     linear: Linear
@@ -224,8 +224,8 @@ def _restored(saved: Mapping[str, Any]) -> Reader:
         curves.append(Curve(term, Matrix.from_learned(f"0 + {term.expression}", learned, empty), spline, with_line))
     effects = []
     for term, factor, places, learned in saved["effects"]:
-        check_types(Effects, {"term": term, "factor": factor, "places": places})
-        effects.append(Effects(term, Matrix.from_learned(term.effects, learned, empty), factor, places))
+        check_types(TermEffects, {"term": term, "factor": factor, "places": places})
+        effects.append(TermEffects(term, Matrix.from_learned(term.effects, learned, empty), factor, places))
     if tuple(one.term for one in curves) != parts.splines or {one.term for one in effects} != set(parts.groups):
         raise ValueError("splines or groups are not those of the formula")
     hidden = []
