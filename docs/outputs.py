@@ -1,0 +1,101 @@
+"""Run the code of pages and write below each block what it prints: ``python docs/outputs.py PAGE…``.
+
+The blocks of a page run in order, in one process, like one script. A block that prints is followed by a block of text
+with its output; ``tests/test_docs.py`` runs the pages and compares. A picture that follows a block is the figure that
+the block leaves, and is drawn by ``docs/pictures.py``.
+"""
+
+import contextlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import textwrap
+import warnings
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pandas as pd
+
+from vbsvm import ReliabilityWarning, plots
+
+BLOCK = re.compile(
+    r"^(?P<indent> *)```python\n(?P<code>.*?)^ *```\n(?:\n* *```text\n(?P<shown>.*?)^ *```\n)?"
+    r"(?:(?=\s*!\[[^\]]*\]\((?P<picture>[^)]+\.png)\)))?",
+    flags=re.DOTALL | re.MULTILINE,
+)
+WIDTH = 100  # of the printed text, in characters
+DPI = 140
+
+
+def run(page: Path, folder: str | Path, *, pictures: bool = False) -> list[tuple[str, str]]:
+    """What the page shows below each block, and what the block prints when it runs in a folder."""
+    text = page.read_text(encoding="utf-8")
+    blocks = list(BLOCK.finditer(text))
+    jobs = [
+        {
+            "page": str(page),
+            "code": "\n" * text.count("\n", 0, block.start("code")) + textwrap.dedent(block["code"]),
+            "picture": str(page.parent.resolve() / block["picture"]) if pictures and block["picture"] else None,
+        }
+        for block in blocks
+    ]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", __file__, "--run"],
+        input=json.dumps(jobs),
+        env=os.environ | {"COLUMNS": str(WIDTH), "MPLBACKEND": "Agg"},
+        cwd=folder,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{page}: {done.stderr}")
+    shown = [textwrap.dedent(block["shown"] or "") for block in blocks]
+    return list(zip(shown, json.loads(done.stdout.splitlines()[-1]), strict=True))
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    sys.stdout.write(textwrap.fill(f"{category.__name__}: {message}", WIDTH) + "\n")
+
+
+def _run_jobs() -> None:
+    """Run the blocks that standard input lists, and print their outputs as JSON; warnings of the package are output."""
+    warnings.simplefilter("default", ReliabilityWarning)
+    warnings.showwarning = _show_warning
+    pd.set_option("display.width", WIDTH)
+    names: dict[str, object] = {"__name__": "__main__"}
+    outputs: list[str] = []
+    for job in json.load(sys.stdin):
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            exec(compile(job["code"], job["page"], "exec"), names)
+        outputs.append(output.getvalue())
+        if job["picture"]:
+            plots.save(plt.gcf(), job["picture"], dpi=DPI)
+        plt.close("all")
+    sys.stdout.write(json.dumps(outputs) + "\n")
+
+
+def rewrite(page: Path) -> None:
+    """Write the outputs of a page's blocks into the page."""
+    with tempfile.TemporaryDirectory() as folder:
+        outputs = iter([output for _, output in run(page, folder)])
+
+    def written(block: re.Match[str]) -> str:
+        code = f"```python\n{block['code']}{block['indent']}```\n"
+        output = "\n".join(line.rstrip() for line in next(outputs).rstrip().splitlines())
+        text = textwrap.indent(f"\n```text\n{output}\n```\n", block["indent"]) if output else ""
+        return block["indent"] + code + text
+
+    page.write_text(BLOCK.sub(written, page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--run"]:
+        _run_jobs()
+    for name in sys.argv[1:]:
+        if name != "--run":
+            rewrite(Path(name))
