@@ -24,10 +24,10 @@ from vbsvm import ReliabilityWarning, plots
 
 BLOCK = re.compile(
     r"^(?P<indent> *)```python\n(?P<code>.*?)^ *```\n(?:\n* *```text\n(?P<shown>.*?)^ *```\n)?"
-    r"(?:(?=\s*!\[[^\]]*\]\((?P<picture>[^)]+\.png)\)))?",
+    r"(?:(?=(?:\s|:::[^\n]*\n)*!\[[^\]]*\]\((?P<picture>[^)]+\.png)\)))?",
     flags=re.DOTALL | re.MULTILINE,
 )
-WIDTH = 100  # of the printed text, in characters
+WIDTH = 88  # of the printed text, in characters: that of a block on the site
 DPI = 140
 
 

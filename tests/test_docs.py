@@ -22,7 +22,7 @@ NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?")
 
 
 def agree(shown, printed):
-    """Whether two outputs have the same words, and numbers that differ by at most 2 % or two units of the last digit."""
+    """Whether two outputs have the same words, and numbers within 2 % or two units of the last digit."""
     words = [NUMBER.sub("#", text.replace("−", "-")) for text in (shown, printed)]
     if len({re.sub(r"[\s\-─━═]+", "", text) for text in words}) > 1:
         return False
