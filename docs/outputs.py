@@ -20,7 +20,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from vbsvm import ReliabilityWarning, plots
+from vbsvm import OneClassWarning, ReliabilityWarning, plots
 
 BLOCK = re.compile(
     r"^(?P<indent> *)```python\n(?P<code>.*?)^ *```\n(?:\n* *```text\n(?P<shown>.*?)^ *```\n)?"
@@ -64,7 +64,8 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: object, *
 
 def _run_jobs() -> None:
     """Run the blocks that standard input lists, and print their outputs as JSON; warnings of the package are output."""
-    warnings.simplefilter("default", ReliabilityWarning)
+    for category in (OneClassWarning, ReliabilityWarning):
+        warnings.simplefilter("default", category)
     warnings.showwarning = _show_warning
     pd.set_option("display.width", WIDTH)
     names: dict[str, object] = {"__name__": "__main__"}
