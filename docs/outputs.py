@@ -2,7 +2,7 @@
 
 The blocks of a page run in order, in one process, like one script. A block that prints is followed by a block of text
 with its output; ``tests/test_docs.py`` runs the pages and compares. A picture that follows a block is the figure that
-the block leaves, and is drawn by ``docs/pictures.py``.
+the block leaves, and is drawn by ``docs/pictures.py``. Commands of the shell (``sh``) run where output follows them.
 """
 
 import contextlib
@@ -10,6 +10,7 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,7 @@ import pandas as pd
 from vbsvm import OneClassWarning, ReliabilityWarning, plots
 
 BLOCK = re.compile(
-    r"^(?P<indent> *)```python\n(?P<code>.*?)^ *```\n(?:\n* *```text\n(?P<shown>.*?)^ *```\n)?"
+    r"^(?P<indent> *)```(?P<language>python|sh)\n(?P<code>.*?)^ *```\n(?:\n* *```text\n(?P<shown>.*?)^ *```\n)?"
     r"(?:(?=(?:\s|:::[^\n]*\n)*!\[[^\]]*\]\((?P<picture>[^)]+\.png)\)))?",
     flags=re.DOTALL | re.MULTILINE,
 )
@@ -38,6 +39,7 @@ def run(page: Path, folder: str | Path, *, pictures: bool = False) -> list[tuple
     jobs = [
         {
             "page": str(page),
+            "language": block["language"] if block["language"] == "python" or block["shown"] else None,
             "code": "\n" * text.count("\n", 0, block.start("code")) + textwrap.dedent(block["code"]),
             "picture": str(page.parent.resolve() / block["picture"]) if pictures and block["picture"] else None,
         }
@@ -62,6 +64,12 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: object, *
     sys.stdout.write(textwrap.fill(f"{category.__name__}: {message}", WIDTH) + "\n")
 
 
+def _run_command(line: str) -> None:
+    """Run a command such as ``vbsvm fit …``, and print what it prints."""
+    command = [sys.executable, "-m", *shlex.split(line)]
+    sys.stdout.write(subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout if line else "")
+
+
 def _run_jobs() -> None:
     """Run the blocks that standard input lists, and print their outputs as JSON; warnings of the package are output."""
     for category in (OneClassWarning, ReliabilityWarning):
@@ -72,7 +80,11 @@ def _run_jobs() -> None:
     outputs: list[str] = []
     for job in json.load(sys.stdin):
         with contextlib.redirect_stdout(io.StringIO()) as output:
-            exec(compile(job["code"], job["page"], "exec"), names)
+            if job["language"] == "python":
+                exec(compile(job["code"], job["page"], "exec"), names)
+            elif job["language"] == "sh":
+                for line in job["code"].split("\n"):
+                    _run_command(line)
         outputs.append(output.getvalue())
         if job["picture"]:
             plots.save(plt.gcf(), job["picture"], dpi=DPI)
@@ -86,7 +98,7 @@ def rewrite(page: Path) -> None:
         outputs = iter([output for _, output in run(page, folder)])
 
     def written(block: re.Match[str]) -> str:
-        code = f"```python\n{block['code']}{block['indent']}```\n"
+        code = f"```{block['language']}\n{block['code']}{block['indent']}```\n"
         output = "\n".join(line.rstrip() for line in next(outputs).rstrip().splitlines())
         text = textwrap.indent(f"\n```text\n{output}\n```\n", block["indent"]) if output else ""
         return block["indent"] + code + text
