@@ -1,8 +1,9 @@
 """Run the code of pages and write below each block what it prints: ``python docs/outputs.py PAGE…``.
 
 The blocks of a page run in order, in one process, like one script. A block that prints is followed by a block of text
-with its output; ``tests/test_docs.py`` runs the pages and compares. A picture that follows a block is the figure that
-the block leaves, and is drawn by ``docs/pictures.py``. Commands of the shell (``sh``) run where output follows them.
+with its output; ``tests/test_docs.py`` runs the pages and compares. A picture that follows a block, or precedes the
+first one, is the figure that the block leaves, and is drawn by ``docs/pictures.py``. Commands of the shell (``sh``) run
+where output follows them.
 """
 
 import contextlib
@@ -23,9 +24,10 @@ import pandas as pd
 
 from vbsvm import OneClassWarning, ReliabilityWarning, plots
 
+PICTURE = r"!\[[^\]]*\]\((?P<picture>[^)]+\.png)\)"
 BLOCK = re.compile(
     r"^(?P<indent> *)```(?P<language>python|sh)\n(?P<code>.*?)^ *```\n(?:\n* *```text\n(?P<shown>.*?)^ *```\n)?"
-    r"(?:(?=(?:\s|:::[^\n]*\n)*!\[[^\]]*\]\((?P<picture>[^)]+\.png)\)))?",
+    r"(?:(?=(?:\s|:::[^\n]*\n)*" + PICTURE + r"))?",
     flags=re.DOTALL | re.MULTILINE,
 )
 WIDTH = 88  # of the printed text, in characters: that of a block on the site
@@ -36,14 +38,18 @@ def run(page: Path, folder: str | Path, *, pictures: bool = False) -> list[tuple
     """What the page shows below each block, and what the block prints when it runs in a folder."""
     text = page.read_text(encoding="utf-8")
     blocks = list(BLOCK.finditer(text))
+    names = [block["picture"] for block in blocks]
+    before = re.search(PICTURE, text[: blocks[0].start()])
+    if before:
+        names[0] = before["picture"]
     jobs = [
         {
             "page": str(page),
             "language": block["language"] if block["language"] == "python" or block["shown"] else None,
             "code": "\n" * text.count("\n", 0, block.start("code")) + textwrap.dedent(block["code"]),
-            "picture": str(page.parent.resolve() / block["picture"]) if pictures and block["picture"] else None,
+            "picture": str(page.parent.resolve() / name) if pictures and name else None,
         }
-        for block in blocks
+        for block, name in zip(blocks, names, strict=True)
     ]
     done = subprocess.run(
         [sys.executable, "-W", "error", __file__, "--run"],
@@ -67,7 +73,9 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: object, *
 def _run_command(line: str) -> None:
     """Run a command such as ``vbsvm fit …``, and print what it prints."""
     command = [sys.executable, "-m", *shlex.split(line)]
-    sys.stdout.write(subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout if line else "")
+    sys.stdout.write(
+        subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout if line else ""
+    )
 
 
 def _run_jobs() -> None:
