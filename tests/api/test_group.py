@@ -71,8 +71,8 @@ def test_the_column_is_carried_by_cross_validation_and_counts_in_the_features(to
     assert clf.feature_names_in_.tolist() == list(X.columns)
     assert clf.coef_.shape == (1, 3)
     assert clf.summary().index.tolist() == ["(intercept)", "visit", "treated", "both"]
-    assert clf.random_effects_.shape == (294, 2)
-    assert "sd too narrow" in str(clf.random_effects_)
+    assert clf.random_effects_.shape == (294, 4)
+    assert "narrower than the posterior's" in clf.random_effects_.attrs["note"]
 
 
 def test_names_numbers_and_text_give_the_same_fit(toenail):

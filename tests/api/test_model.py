@@ -438,7 +438,7 @@ class TestTables:
             "95 % CI (OR)",
             "(intercept)",
             "s(z) line",
-            "correlation",
+            "correlatio…ept) and x",
             "too narrow",
             "approximate the posterior",
             "by linear response",

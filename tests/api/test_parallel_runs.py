@@ -11,11 +11,11 @@ FORKED = """
 import multiprocessing, threading, warnings
 import numpy as np
 from vbsvm import VBSVC, Model
-from vbsvm.base import printing, row_sums
+from vbsvm.base import arrays, printing
 from asked_at_once import frame
 warnings.simplefilter("ignore")
 fit, data = Model("y ~ a + s(b)", frame(200)).fit(), frame(200)
-locks = [fit._rows.lock, printing._FILTERS, row_sums._limit._lock]
+locks = [fit._rows.lock, printing._FILTERS, arrays._limit._lock]
 held, done = threading.Event(), threading.Event()
 def hold():
     with locks[0], locks[1], locks[2]:

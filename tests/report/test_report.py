@@ -90,13 +90,13 @@ def test_a_full_report_says_what_was_fitted_and_how_far_to_trust_it(full, with_m
 def test_every_coefficient_stands_in_the_table_with_its_number(full, written):
     text = written.read_text(encoding="utf-8")
     for name, row in full.summary().iterrows():
-        assert re.search(rf"<th scope=\"row\">{re.escape(name)}</th>.*?data-value=\"{row['coefficient']}\"", text, re.S)
+        assert re.search(rf"<th scope=\"row\">{re.escape(name)}</th>.*?data-value=\"{row['estimate']}\"", text, re.S)
 
 
 def test_a_column_of_the_summary_that_is_new_to_the_report_has_its_own_name(full, tmp_path, monkeypatch):
     summary = Fit.summary
     monkeypatch.setattr(Fit, "summary", lambda self, level: summary(self, level).assign(skewness=0.25))
-    assert "P(> 0) information lost skewness mean per sd" in outline(full.report(tmp_path / "r.html")).words
+    assert "skewness estimate per sd" in outline(full.report(tmp_path / "r.html")).words
 
 
 def test_without_rows_at_hand_nothing_is_said_of_predictions(full, tmp_path):
@@ -167,7 +167,7 @@ def test_a_sampler_of_gates_shows_how_they_mix(data, tmp_path):
     X, y = data[["age", "sugar"]], data["y"]
     with pytest.warns(UserWarning, match="mixed"):
         clf = VBSVC(LaplaceZero(0.3), Gibbs(draws=60, tune=20, chains=2), random_state=0).fit(X, y)
-    assert "R̂, gate" in outline(clf.report(tmp_path / "r.html")).words
+    assert "R-hat, inclusion" in outline(clf.report(tmp_path / "r.html")).words
 
 
 @pytest.mark.parametrize("prior", [LaplaceZero(0.2, restarts=1), LaplaceZero(0.2, gates=Joint())])
