@@ -47,7 +47,8 @@ def run(page: Path, folder: str | Path, *, pictures: bool = False) -> list[tuple
             "page": str(page),
             "language": block["language"] if block["language"] == "python" or block["shown"] else None,
             "code": "\n" * text.count("\n", 0, block.start("code")) + textwrap.dedent(block["code"]),
-            "picture": str(page.parent.resolve() / name) if pictures and name else None,
+            "picture": name and str(page.parent.resolve() / name),
+            "save": pictures,
         }
         for block, name in zip(blocks, names, strict=True)
     ]
@@ -73,9 +74,7 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: object, *
 def _run_command(line: str) -> None:
     """Run a command such as ``vbsvm fit …``, and print what it prints."""
     command = [sys.executable, "-m", *shlex.split(line)]
-    sys.stdout.write(
-        subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout if line else ""
-    )
+    sys.stdout.write(subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout)
 
 
 def _run_jobs() -> None:
@@ -92,9 +91,12 @@ def _run_jobs() -> None:
                 exec(compile(job["code"], job["page"], "exec"), names)
             elif job["language"] == "sh":
                 for line in job["code"].split("\n"):
-                    _run_command(line)
+                    if line:
+                        _run_command(line)
         outputs.append(output.getvalue())
-        if job["picture"]:
+        if job["picture"] and not plt.get_fignums():
+            raise ValueError(f"{job['picture']}: the block leaves no figure")
+        if job["picture"] and job["save"]:
             plots.save(plt.gcf(), job["picture"], dpi=DPI)
         plt.close("all")
     sys.stdout.write(json.dumps(outputs) + "\n")
@@ -117,6 +119,6 @@ def rewrite(page: Path) -> None:
 if __name__ == "__main__":
     if sys.argv[1:] == ["--run"]:
         _run_jobs()
-    for name in sys.argv[1:]:
-        if name != "--run":
+    else:
+        for name in sys.argv[1:]:
             rewrite(Path(name))
