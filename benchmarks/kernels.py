@@ -13,7 +13,7 @@ from benchmarks.simulation import simulate_overlapping
 from benchmarks.tables import print_table
 from vbsvm import VBSVC
 from vbsvm.base import arrays
-from vbsvm.sources import memory
+from vbsvm.sources import memory, rows
 
 SIZES = [(200, 10), (1000, 10), (5000, 50)]
 
@@ -36,7 +36,7 @@ def share(n: int, d: int, turns: int) -> tuple[float, float]:
     best = (float("inf"), 0.0)
     with (
         patch.object(memory._Block, "sum", timed(memory._Block.sum)),
-        patch.object(memory._PlainBlock, "sum", timed(memory._PlainBlock.sum)),
+        patch.object(rows.CompleteBlock, "sum", timed(rows.CompleteBlock.sum)),
         patch.object(arrays, "THREADED_COLUMNS", d + 2),
     ):
         for _ in range(turns):

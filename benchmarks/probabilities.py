@@ -2,7 +2,7 @@
 
 Folds are stratified, shuffled and repeated, and so are the inner folds by which rivals choose their penalty or are
 calibrated. ECE is the mean distance of the predicted probability and the observed share, of the largest probability, in
-ten bins of equal count over all test rows.
+ten bins of equal count over all test rows. ``--times`` prints the costs of a fit with its probabilities instead.
 """
 
 import argparse
@@ -11,13 +11,14 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit
-from sklearn import datasets
+from sklearn import datasets, svm
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedKFold
@@ -30,6 +31,7 @@ from benchmarks.missing_data import cardiac
 from benchmarks.rivals import iterative_imputer
 from benchmarks.simulation import simulate, simulate_overlapping
 from benchmarks.tables import print_table
+from benchmarks.timing import least_costs
 from vbsvm import VBSVC
 from vbsvm.datasets import load_spam
 
@@ -203,6 +205,39 @@ def noise() -> list[list[str]]:
     return lines
 
 
+def print_times(rounds: int) -> None:
+    """Print the CPU time of a fit and the probabilities of its rows, of scikit-learn's SVMs over that of VBSVC."""
+    rivals: dict[str, Callable[[], Any]] = {
+        SVC: lambda: CalibratedClassifierCV(LinearSVC()),
+        "calibrated SVC, linear": lambda: CalibratedClassifierCV(svm.SVC(kernel="linear"), ensemble=False),
+        "SVC(probability=True), linear": lambda: svm.SVC(kernel="linear", probability=True),
+        "calibrated SVC, RBF": lambda: CalibratedClassifierCV(svm.SVC(), ensemble=False),
+    }
+    lines = []
+    for name, rows in _timed_data():
+        calls = {rival: partial(_fit_and_predict, rows, StandardScaler(), make()) for rival, make in rivals.items()}
+        costs = least_costs({OURS: partial(_fit_and_predict, rows, VBSVC()), **calls}, rounds)
+        ours = costs[OURS].cpu
+        lines.append([name, f"{1e3 * ours:.0f}", *(f"{costs[rival].cpu / ours:.2f}" for rival in rivals)])
+        print(f"{name}: {costs}", file=sys.stderr, flush=True)
+    print(f"\nCPU time of a fit and the probabilities of its rows, over that of {OURS}")
+    print_table(["", f"{OURS}, ms", *rivals], lines)
+
+
+def _fit_and_predict(rows: Rows, *steps: Any) -> Array:
+    X, y = rows
+    return make_pipeline(*steps).fit(X, y).predict_proba(X)
+
+
+def _timed_data() -> Iterator[tuple[str, Rows]]:
+    """Two real tables, and three simulated ones."""
+    yield "breast cancer, 569 × 30", datasets.load_breast_cancer(return_X_y=True)
+    data = load_spam()
+    yield "spam, 4601 × 57", (data.drop(columns="class").to_numpy(dtype=float), (data["class"] == "spam").to_numpy())
+    for n, d in ((200, 10), (2000, 20), (10_000, 20)):
+        yield f"simulated {n} × {d}", simulate(n, d, 1)[:2]
+
+
 def _ratio(found: dict[str, tuple[float, float]], rival: str) -> float:
     return found[OURS][0] / found[rival][0] if rival in found else np.nan
 
@@ -211,9 +246,13 @@ def main(arguments: list[str]) -> None:
     """Print one table of all data sets, and one of noise."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks probabilities", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one round of folds, without the largest data sets")
+    parser.add_argument("--times", action="store_true", help="CPU times, in place of losses")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")  # of classes that no row is assigned to, and of rivals that do not converge
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
+    if options.times:
+        print_times(rounds=3 if options.quick else 7)
+        return
     results, collapsed = {}, set()
     for name, data in data_sets(quick=options.quick):
         results[name] = evaluate(data, quick=options.quick)

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import accumulate
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
 from vbsvm.missing.categories import LevelCounts
 from vbsvm.model.row_pass import add_optional
 from vbsvm.sources.memory import Memory
-from vbsvm.sources.rows import Block, BlockSource
+from vbsvm.sources.rows import BlockSource, MissingInputs
 
 
 @final
@@ -45,14 +45,14 @@ class Parts(BlockSource):
         return self.parts[0].n_columns
 
     @property
-    def may_miss_inputs(self) -> bool:
-        """Whether some input is missing somewhere."""
-        return any(part.may_miss_inputs for part in self.parts)
+    def missing_inputs(self) -> MissingInputs | None:
+        """The columns with missing values of the first part that has some."""
+        return next((part.missing_inputs for part in self.parts if part.missing_inputs is not None), None)
 
     @property
-    def level_counts(self) -> LevelCounts | None:
+    def known_levels(self) -> LevelCounts | None:
         """How often each level of a category that may be missing is known."""
-        return reduce(add_optional, (part.level_counts for part in self.parts))
+        return reduce(add_optional, (part.known_levels for part in self.parts))
 
     @property
     def rows_resident(self) -> bool:
@@ -64,12 +64,12 @@ class Parts(BlockSource):
         """Number of coefficients whose covariances are all kept."""
         return self.parts[0].n_core
 
-    def encoder(self) -> Callable[[int], Block]:
+    def encoder(self) -> Callable[[int], Any]:
         """Ask the part that has the block."""
         encoders = [part.encoder() for part in self.parts]
         firsts = [part.first_block for part in self.parts]
 
-        def block_of(index: int) -> Block:
+        def block_of(index: int) -> Any:
             part = int(np.searchsorted(firsts, index, side="right")) - 1
             return encoders[part](index - firsts[part])
 

@@ -15,8 +15,6 @@ sys.path.insert(0, str(ROOT / "docs"))
 import outputs  # noqa: E402
 
 PAGES = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
-
-
 WITH_CODE = [page for page in PAGES if "```python" in (ROOT / page).read_text()]
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?")
 
@@ -49,6 +47,21 @@ def test_agreement_allows_another_processor_and_nothing_else():
 def test_code_on_the_page_prints_what_the_page_shows(page, tmp_path):
     for shown, printed in outputs.run(ROOT / page, tmp_path):
         assert agree(shown, printed), f"python docs/outputs.py {page} rewrites the output:\n{printed}"
+
+
+MOVING = [page for page in PAGES if page.startswith("docs/from-")]
+
+
+@pytest.mark.parametrize("page", MOVING)
+def test_pages_on_moving_compare(page):
+    text = (ROOT / page).read_text()
+    assert len(text.splitlines()) <= 150
+    assert re.search(r"^\| there \| here \|$", text, re.MULTILINE)
+    assert "```text" in text
+
+
+def test_there_are_pages_on_moving():
+    assert len(MOVING) == 4
 
 
 def test_pages_have_code():

@@ -32,6 +32,31 @@ def test_every_file_names_the_same_version():
     assert text("CHANGELOG.md").split("## ")[1].startswith(vbsvm.__version__)
 
 
+def test_the_project_has_the_addresses_that_an_index_shows():
+    assert set(PROJECT["urls"]) == {"Homepage", "Documentation", "Repository", "Issues", "Changelog"}
+    assert all(url.startswith("https://") for url in PROJECT["urls"].values())
+
+
+def test_the_changelog_has_the_usual_headings():
+    coming = text("CHANGELOG.md").split("\n## ")[1]
+    allowed = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert set(re.findall(r"^### (.*)$", coming, re.M)) <= allowed
+
+
+def test_the_paper_has_the_sections_and_the_length_that_the_journal_asks_for():
+    body = text("paper/paper.md").split("---", 2)[2]
+    sections = re.findall(r"^# (.*)$", body, re.M)
+    assert sections[:6] == [
+        "Summary",
+        "Statement of need",
+        "State of the field",
+        "Software design",
+        "Research impact statement",
+        "AI usage disclosure",
+    ]
+    assert 750 <= len(body.split()) <= 1750
+
+
 def test_the_recipe_needs_what_the_project_needs():
     run = re.findall(r"^    - (\S+) >=(\S+)$", text("recipe/meta.yaml").split("  run:")[1].split("test:")[0], re.M)
     needed = [tuple(one.split(">=")) for one in PROJECT["dependencies"]]

@@ -13,11 +13,10 @@ from scipy.interpolate import BSpline
 from vbsvm import Model
 from vbsvm.design import frames
 from vbsvm.design.columns import INTERCEPT, UNSEEN, Levels
-from vbsvm.design.curves import Spline
 from vbsvm.design.formula import learning as formulas
 from vbsvm.design.formula import syntax
-from vbsvm.design.formula.matrix import Matrix
-from vbsvm.design.formula.sandbox import FormulaError
+from vbsvm.design.formula.matrix import Matrix, Spline
+from vbsvm.design.formula.terms import FormulaError
 from vbsvm.design.scaling import ColumnSummary
 
 COLUMNS = ["y", "x", "z", "g", "h", "my col", "age"]

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from vbsvm import Gibbs, Model, Ridge, load, plots
-from vbsvm.design.formula.sandbox import FormulaError
+from vbsvm.design.formula.terms import FormulaError
 from vbsvm.plots import resolve_fit
 
 HELD = {"fixed": Ridge()}

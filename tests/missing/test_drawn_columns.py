@@ -7,8 +7,7 @@ from scipy.stats import multivariate_normal, norm, skew
 
 from vbsvm import VBSVC, GaussianImputation, Gibbs, Model, NotAtRandom, Shift, load, pool
 from vbsvm.base.distributions import JointNormal
-from vbsvm.design.candidates import Candidates
-from vbsvm.design.curves import NormalScale
+from vbsvm.design.candidates import Candidates, NormalScale
 
 GRID = pd.DataFrame({"a": np.linspace(-1.8, 1.8, 25), "x": 0.0, "b": 0.0, "sex": "f"})
 

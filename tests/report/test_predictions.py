@@ -14,7 +14,7 @@ from page_outline import outline
 from vbsvm import VBSVC, Files, Gibbs, LaplaceZero, Model
 from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report import checks, evaluation
-from vbsvm.report.effects import Owner
+from vbsvm.report.evaluation import Owner
 from vbsvm.results.comparison import leave_one_out
 from vbsvm.results.comparison.leave_one_out import LeftOutRows
 

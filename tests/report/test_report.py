@@ -96,7 +96,7 @@ def test_every_coefficient_stands_in_the_table_with_its_number(full, written):
 def test_a_column_of_the_summary_that_is_new_to_the_report_has_its_own_name(full, tmp_path, monkeypatch):
     summary = Fit.summary
     monkeypatch.setattr(Fit, "summary", lambda self, level: summary(self, level).assign(skewness=0.25))
-    assert "skewness estimate per sd" in outline(full.report(tmp_path / "r.html")).words
+    assert "FMI skewness estimate per sd" in outline(full.report(tmp_path / "r.html")).words
 
 
 def test_without_rows_at_hand_nothing_is_said_of_predictions(full, tmp_path):

@@ -70,6 +70,12 @@ class TestLink:
             assert wrong > 0.02 + right or sd < 1
 
 
+def objective_of(rows):
+    """What slope and bend of these rows minimise."""
+    square = float(rows.s @ np.square(rows.f) / rows.s.sum())
+    return calibration._Objective(rows, calibration._median(np.abs(rows.f), rows.s), square)
+
+
 class TestLearning:
     @pytest.mark.parametrize("seed", range(6))
     def test_the_optimum_is_that_of_a_general_method(self, seed):
@@ -77,7 +83,7 @@ class TestLearning:
         f = rng.standard_t(3, size=300)
         s, u = rng.gamma(2.0, size=300), np.where(rng.random(300) < 0.3, rng.gamma(1.0, size=300), 0.0)
         y = labels(rng, expit([0.5, 2.0, 8.0][seed % 3] * f / np.sqrt(1 + (seed > 2) * f * f)))
-        objective = calibration._Objective.from_scores(LeftOutScores(y, s, f, u, 0.3))
+        objective = objective_of(LeftOutScores(y, s, f, u, 0.3))
         learned = calibrate(objective.rows)
         a, b = learned.slope, learned.bend
         found = objective.evaluate(np.array([np.log(a), b * a * a * objective.square]))[0]
@@ -91,12 +97,12 @@ class TestLearning:
         rng = np.random.default_rng(1)
         f = rng.standard_normal(50)
         rows = LeftOutScores(labels(rng, expit(f)), rng.gamma(2.0, size=50), f, rng.gamma(1.0, size=50), -0.4)
-        objective, at = calibration._Objective.from_scores(rows), np.array([0.3, 0.7])
+        objective, at = objective_of(rows), np.array([0.3, 0.7])
         _, gradient, _ = objective.evaluate(at)
         changes = [(objective.evaluate(at + d)[0] - objective.evaluate(at - d)[0]) / 2e-6 for d in 1e-6 * np.eye(2)]
         np.testing.assert_allclose(gradient, changes, rtol=1e-6)
         # Without labels of its own the objective would be another one.
-        wrong = calibration._Objective.from_scores(replace(rows, y=-rows.y)).evaluate(at)[1]
+        wrong = objective_of(replace(rows, y=-rows.y)).evaluate(at)[1]
         assert np.abs(wrong - changes).max() > 1
 
     def test_a_known_curve_is_found_again(self):

@@ -10,7 +10,7 @@ import pytest
 import vbsvm
 from reference import simulate
 from vbsvm import VBSVC, Gibbs, Model, Variational, compare_models, cross_validate
-from vbsvm.results.comparison.left_out import LeftOutPredictions, Measure
+from vbsvm.results.comparison.models import LeftOutPredictions, Measure
 
 TIGHT = Variational(tol=1e-8)
 

@@ -59,21 +59,10 @@ def cut(source):
     """Parts of the rows, one of them without any; rows stay with their candidates."""
     parts = []
     for k, (begin, end) in enumerate(zip(ENDS, (*ENDS[1:-1], len(source.X)), strict=False)):
-        where, incomplete, known = source._aligned(slice(begin, end)), source.missing_inputs, source.known_levels
+        where, known = source._aligned(slice(begin, end)), source.known_levels
         if known is not None and k:
             known = LevelCounts(tuple(np.zeros_like(one) for one in known.counts))
-        parts.append(
-            replace(
-                source,
-                X=source.X[where],
-                y=source.y[where],
-                weights=source.weights[where],
-                groupings=tuple(replace(one, index=one.index[where]) for one in source.groupings),
-                missing_inputs=None if incomplete is None else incomplete.take(where),
-                candidates=None if source.candidates is None else source.candidates.take(where),
-                known_levels=known,
-            )
-        )
+        parts.append(replace(source.take(where), known_levels=known))
     return parts
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from parts import Parts
 from vbsvm import VBSVC, GaussianImputation, Gibbs, LaplaceZero, Model, NotAtRandom, Variational
+from vbsvm.inference import chains
 from vbsvm.missing.categories import LevelCounts
 from vbsvm.sources import memory
 
@@ -59,19 +60,7 @@ def cut(source):
     for k, (begin, end) in enumerate(pairwise(ends)):
         where = slice(begin, end)
         assert source._aligned(where) == where  # blocks begin at the same rows
-        incomplete = source.missing_inputs
-        parts.append(
-            replace(
-                source,
-                X=source.X[where],
-                y=source.y[where],
-                weights=source.weights[where],
-                groupings=tuple(replace(one, index=one.index[where]) for one in source.groupings),
-                missing_inputs=None if incomplete is None else incomplete.take(where),
-                candidates=None if source.candidates is None else source.candidates.take(where),
-                known_levels=_levels(source, first=k == 0),
-            )
-        )
+        parts.append(replace(source.take(where), known_levels=_levels(source, first=k == 0)))
     return Parts.of(*parts)
 
 
@@ -83,6 +72,7 @@ def _levels(source, *, first):
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     monkeypatch.setattr(memory.Memory, "_block_rows", lambda self: BLOCK)
+    monkeypatch.setattr(chains, "WORTH_A_PROCESS", np.inf)  # other processes have blocks of the usual size
 
 
 @pytest.mark.parametrize("name", TASKS)

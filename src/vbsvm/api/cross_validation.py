@@ -18,7 +18,7 @@ from vbsvm.base.settings import check_whole
 from vbsvm.design import frames
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
-from vbsvm.results.comparison.left_out import CrossValidation, LeftOutPredictions, measures_by_fold
+from vbsvm.results.comparison.models import CrossValidation, LeftOutPredictions, measures_by_fold
 
 if TYPE_CHECKING:
     import pandas as pd

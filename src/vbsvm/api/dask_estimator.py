@@ -14,13 +14,14 @@ from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.svc import VBSVC, VBLogistic
 from vbsvm.api.task import Task, build_problem
 from vbsvm.base.arrays import Array
+from vbsvm.design.frames import is_collection
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Prior
 from vbsvm.results.fit import Fit
 from vbsvm.results.fit_predictions import PartitionMethod
-from vbsvm.sources.cluster import Cluster, delayed, header, is_collection, partitions, split_target
+from vbsvm.sources.cluster import Cluster, delayed, header, partitions, split_target
 
 
 class DaskClassifier(ClassifierMixin, Estimator):

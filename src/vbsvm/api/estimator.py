@@ -25,6 +25,7 @@ from vbsvm.api.task import Task, build_problem, check_variational
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import check_flag
 from vbsvm.design.columns import Encoded
+from vbsvm.design.frames import check_in_memory
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.imputation import with_index
@@ -32,12 +33,9 @@ from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Prior
 from vbsvm.model.spec import State
 from vbsvm.results import fit_predictions, imputation, prediction, tables
-from vbsvm.results.comparison.leave_one_out import leave_one_out
-from vbsvm.results.comparison.left_out import LeftOutPredictions
 from vbsvm.results.effects.marginal import AverageEffects, Subject, subject_of
 from vbsvm.results.effects.rows import GivenRows, TableColumns, TableRows
 from vbsvm.results.fit import Fit
-from vbsvm.sources.cluster import check_in_memory
 from vbsvm.sources.files import Files
 from vbsvm.storage.atomic import check_path
 
@@ -48,7 +46,7 @@ if TYPE_CHECKING:
 LEARNED = ("classes_", "n_features_in_", "feature_names_in_", "levels_")
 
 
-class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
+class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit_predictions.Predictor):
     """What ``VBSVC`` and ``VBLogistic`` have in common: everything but the likelihood."""
 
     n_features_in_: int
@@ -252,6 +250,15 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         """
         return prediction.probabilities(self._log_odds(X))
 
+    def predict_interval(self, X: ArrayLike, level: float = 0.95) -> "pd.DataFrame":
+        """Probability of ``classes_[1]`` of each row with an interval for it, for two classes; see ``Fit``.
+
+        ``estimate`` is that of ``predict_proba``, whose limits for support vector machines apply here, too.
+        """
+        if len(self._fits) > 1:
+            raise ValueError("predict_interval is only available for two classes: fit one class against the rest.")
+        return fit_predictions.predict_interval(self.fit_[0], self._read(X), self.predict_proba(X), X, level)
+
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Logarithms of ``predict_proba``, which are finite also where a probability is too small for a number."""
         return prediction.log_probabilities(self._log_odds(X))
@@ -271,50 +278,16 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
             labels[self.group] = self.fit_[0].plan.factors[0].levels.parts[0]
         return {str(name) for name, column_labels in labels.items() if isinstance(column_labels[0], str)}
 
-    def predict_files(
-        self,
-        files: Any,
-        to: str | os.PathLike[str],
-        *,
-        proba: bool = False,
-        scores: bool = False,
-        keep: Sequence[str] = (),
-    ) -> int:
-        """Predict the rows of files, which need not fit in memory, and write them to a file; give their number.
+    def _models(self) -> tuple[Sequence[Fit], NDArray[Any]]:
+        return self._fits, self.classes_
 
-        Parameters
-        ----------
-        files : str, path, list of them, or Files
-            Names of Parquet or CSV files, a pattern such as ``"new/*.parquet"``, or a folder.
-        to : str or path
-            The file that is written, .parquet or .csv: a row for each, in the same order. One that exists is replaced
-            when all rows are there.
-        proba, scores : bool, default False
-            Add the probability of each class, and the score.
-        keep : list of str, default ()
-            Columns of the files that are copied, such as an identifier.
-        """
-
+    def _file_columns(self) -> tuple[Sequence[str], set[str]]:
+        """Columns of the table, and those that are text in any case; raise for those of an array."""
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
         if names is None:
             raise ValueError("This was fitted to an array, whose columns have no names that could be found in files.")
-        added: dict[str, Any] = {"keep": keep, "proba": proba, "scores": scores}
-        columns = [str(name) for name in names]
-        return fit_predictions.write_predictions(
-            self, files, to, columns=columns, text=self._text_columns, classes=self.classes_, **added
-        )
-
-    def left_out_predictions(self, refits: int | None = None, folds: int | None = None) -> LeftOutPredictions:
-        """Predict each training observation by a fit without it; ``compare_models`` asks for it.
-
-        With up to ``refits`` observations the fit is repeated without each of them. Else predictions are approximate,
-        by one step from the fit to all; where that may be far off, they come from refits without single observations,
-        or in up to 50 folds, within the same limit. ``refits=None`` is 200, or 10 where observations × coefficients
-        exceed 50 000; 0 gives the approximation, and ``folds=k`` so many folds. ``method`` of the result says what was
-        done. In refits columns are standardised as in the fit to all.
-        """
-        return leave_one_out(self._fits, self.classes_, refits, folds)
+        return [str(name) for name in names], self._text_columns
 
     def _effects_subject(self, data: Any, weights: str | ArrayLike | None, covariance: str | None) -> Subject:
         """Of the table's columns; those of an array are called x0, x1, …"""

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from vbsvm.api import validation
 from vbsvm.base.arrays import Array
+from vbsvm.base.distributions import JointNormal
+from vbsvm.design.candidates import ColumnSampler, Draws
 from vbsvm.design.columns import Encoded, Plan
-from vbsvm.design.formula.expansion import ColumnSampler, SampledColumns
 from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.inputs import drawn_values
@@ -169,7 +170,7 @@ def column_sampler(settings: GaussianImputation, y: Array, weights: Array) -> Co
         return None
     labels = y if settings.labels == REGRESSOR else None
 
-    def sampler(x: Array, n_drawn: int) -> SampledColumns:
+    def sampler(x: Array, n_drawn: int) -> tuple[JointNormal, float, Draws]:
         return drawn_values(x, n_drawn, labels, weights, settings.psi, settings.draws, len(y))
 
     return ColumnSampler(sampler, settings.draws, settings.transform)

@@ -36,7 +36,6 @@ from vbsvm.results.covariance import warn_of_margin
 from vbsvm.results.display import Outline
 from vbsvm.results.fit import Fit
 from vbsvm.results.history import Facts
-from vbsvm.sources.cluster import is_collection
 from vbsvm.sources.distributed import Distributed
 from vbsvm.sources.files import Files
 from vbsvm.sources.memory import Memory
@@ -250,7 +249,7 @@ def _partitions(data: Any) -> Partitions:
 
         files = Files.of(data)
         return FilePartitions(files, files.opened())
-    if is_collection(data):
+    if frames.is_collection(data):
         from vbsvm.api.data.dask_partitions import DaskPartitions
 
         return DaskPartitions.from_frame(data)

@@ -22,6 +22,7 @@ from vbsvm.api.data.partitions import EncodedData, Partition
 from vbsvm.api.data.table_reader import ReadTable, TableEncoder, TableReader
 from vbsvm.api.task import Problem, Task
 from vbsvm.base.arrays import Array
+from vbsvm.design.frames import check_in_memory
 from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.loop import OptimizeResult
@@ -34,7 +35,6 @@ from vbsvm.model.spec import State
 from vbsvm.results.calibration import LeftOutScores, PosteriorMean, calibrate
 from vbsvm.results.fit import Fit
 from vbsvm.results.history import Facts
-from vbsvm.sources.cluster import check_in_memory
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.past_rows import NewAndPastRows, PastRows
 

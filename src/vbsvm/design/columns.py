@@ -79,19 +79,19 @@ class Levels:
 
     def extended(self, columns: Sequence[NDArray[Any]]) -> tuple["Levels", NDArray[np.intp]]:
         """Union with the levels of other labels, and the positions of the former levels in it."""
-        codes_by_column = np.unravel_index(self.seen, [len(values) for values in self.parts])
-        former = [values[codes] for values, codes in zip(self.parts, codes_by_column, strict=True)]
-        levels, row_levels = Levels.learn([np.concatenate(pair) for pair in zip(former, columns, strict=True)])
+        levels, row_levels = Levels.learn([np.concatenate(both) for both in zip(self.columns, columns, strict=True)])
         return levels, row_levels[: len(self)]
+
+    @property
+    def columns(self) -> list[NDArray[Any]]:
+        """Labels of the levels in each column."""
+        codes = np.unravel_index(self.seen, [len(values) for values in self.parts])
+        return [values[of_column] for values, of_column in zip(self.parts, codes, strict=True)]
 
     @property
     def labels(self) -> list[Any]:
         """Label of each level; tuples if the factor has several columns."""
-        if len(self.parts) == 1:
-            return list(self.parts[0])
-        places = np.unravel_index(self.seen, [len(values) for values in self.parts])
-        columns = (values[codes] for values, codes in zip(self.parts, places, strict=True))
-        return list(zip(*columns, strict=True))
+        return list(self.columns[0] if len(self.parts) == 1 else zip(*self.columns, strict=True))
 
     def check_kinds(self, columns: Sequence[NDArray[Any]], names: Sequence[str]) -> None:
         """Raise if labels are of another kind than in fit."""
@@ -119,6 +119,13 @@ def kind_of_labels(labels: NDArray[Any]) -> str:
     if labels.dtype.kind == "M":
         return "dates"
     return "text" if len(labels) and isinstance(labels[0], str) else "numbers"
+
+
+def _check_one_kind(labels: NDArray[Any], other: NDArray[Any], what: str) -> None:
+    """Raise if labels of two sets of rows differ in kind."""
+    kind, other_kind = kind_of_labels(labels), kind_of_labels(other)
+    if len(labels) and len(other) and kind != other_kind:
+        raise ValueError(f"Some {what} are {kind} ({labels[0]!r}), and others {other_kind} ({other[0]!r}).")
 
 
 def _places(values: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.intp]:
@@ -152,16 +159,11 @@ class LabelSummary:
         """Pool two sets of rows; labels of different kinds raise."""
         if not len(self.labels) or not len(other.labels):
             return self if len(self.labels) else other
-        kind, other_kind = kind_of_labels(self.labels), kind_of_labels(other.labels)
-        if kind != other_kind:
-            raise ValueError(
-                f"Some labels are {kind} ({self.labels[0]!r}), and others {other_kind} ({other.labels[0]!r})."
-            )
+        _check_one_kind(self.labels, other.labels, "labels")
         labels, codes = np.unique(np.concatenate([self.labels, other.labels]), return_inverse=True)
-        totals = np.bincount(codes, np.concatenate([self.totals, other.totals]), minlength=len(labels))
-        counts = np.zeros(len(labels), dtype=np.intp)
-        np.add.at(counts, codes, np.concatenate([self.counts, other.counts]))
-        return LabelSummary(labels, totals.astype(np.float64), counts)
+        totals = np.bincount(codes, np.concatenate([self.totals, other.totals])).astype(np.float64)
+        counts = np.bincount(codes, np.concatenate([self.counts, other.counts])).astype(np.intp)
+        return LabelSummary(labels, totals, counts)
 
     @property
     def n_rows(self) -> int:
@@ -180,7 +182,7 @@ class LabelSummary:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelSummary:
-    """Combinations of labels in a factor's columns, with row counts."""
+    """Combinations of labels in a factor's columns, in the order of its levels, with row counts."""
 
     columns: tuple[NDArray[Any], ...]
     counts: NDArray[np.intp]
@@ -193,26 +195,15 @@ class LevelSummary:
     def __add__(self, other: Self) -> "LevelSummary":
         """Pool two sets of rows."""
         for labels, other_labels in zip(self.columns, other.columns, strict=True):
-            if len(labels) and len(other_labels) and kind_of_labels(labels) != kind_of_labels(other_labels):
-                raise ValueError(
-                    f"Some groups are {kind_of_labels(labels)} ({labels[0]!r}), and others "
-                    f"{kind_of_labels(other_labels)} ({other_labels[0]!r})."
-                )
+            _check_one_kind(labels, other_labels, "groups")
         columns = [np.concatenate(both) for both in zip(self.columns, other.columns, strict=True)]
         return _counted(columns, np.concatenate([self.counts, other.counts]))
-
-    def levels(self) -> Levels:
-        """The levels of the factor, in the order of ``counts``."""
-        return Levels.learn(self.columns)[0]
 
 
 def _counted(columns: Sequence[NDArray[Any]], counts: NDArray[np.intp]) -> LevelSummary:
     """Unique combinations with total counts, in the order of the levels."""
     levels, numbers = Levels.learn(columns)
-    _, first = np.unique(numbers, return_index=True)
-    totals = np.zeros(len(levels), dtype=np.intp)
-    np.add.at(totals, numbers, counts)
-    return LevelSummary(tuple(labels[first] for labels in columns), totals)
+    return LevelSummary(tuple(levels.columns), np.bincount(numbers, counts).astype(np.intp))
 
 
 INTERCEPT = "(intercept)"

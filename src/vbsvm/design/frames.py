@@ -48,6 +48,21 @@ def check_collected(data: Any, name: str) -> None:
         raise TypeError(f"{name} is a {type(data).__name__}, which holds no rows yet: call its collect() first.")
 
 
+def is_collection(data: Any) -> bool:
+    """Whether data is a Dask array, series or data frame."""
+    return type(data).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(data, "to_delayed")
+
+
+def check_in_memory(**given: Any) -> None:
+    """Reject Dask collections where data in memory is needed."""
+    for name, data in given.items():
+        if is_collection(data):
+            raise TypeError(
+                f"{name} is a collection of Dask: use DaskVBSVC or DaskVBLogistic of vbsvm.dask, or pass "
+                f"{name}.compute() if it fits in memory."
+            )
+
+
 def take(
     data: Any, columns: Sequence[str], kept: NDArray[np.intp] | None = None, may_miss: Container[str] = ()
 ) -> "pd.DataFrame":
@@ -63,7 +78,10 @@ def take(
     if not names:
         raise ValueError("The data have no columns.")
     columns_by_name = {name: column(data, name) for name in columns or names[:1]}
-    _check_equal_lengths({name: len(values_of_column) for name, values_of_column in columns_by_name.items()})
+    first, n_rows = next((name, len(cells)) for name, cells in columns_by_name.items())
+    for name, cells in columns_by_name.items():
+        if len(cells) != n_rows:
+            raise ValueError(f"Column {name!r} has {len(cells)} values, and column {first!r} has {n_rows}.")
     frame = pd.DataFrame(columns_by_name)[list(columns)]
     if kept is not None:
         frame = frame.take(kept)
@@ -83,22 +101,14 @@ def missing_rows(data: Any, columns: Sequence[str]) -> dict[str, NDArray[np.bool
     return {name: column(data, name).isna().to_numpy() for name in columns}
 
 
-def _check_equal_lengths(lengths: dict[str, int]) -> None:
-    """Raise if columns differ in length."""
-    first, n_rows = next(iter(lengths.items()))
-    for name, length in lengths.items():
-        if length != n_rows:
-            raise ValueError(f"Column {name!r} has {length} values, and column {first!r} has {n_rows}.")
-
-
 def _read(column: Any, may_miss: bool) -> Any:
     """Convert a column to a type for formulaic; its index numbers rows in errors."""
-    name, rows = column.name, column.index
-    missing = column.isna().to_numpy()
-    known = column[~missing].unique() if hasattr(column.dtype, "categories") else column[~missing]
-    for kind, of_type in values.kinds_of(np.asarray(known)).items():
+    name, missing = column.name, column.isna().to_numpy()
+    known = column[~missing]
+    kinds = values.kinds_of(np.asarray(known.unique() if hasattr(column.dtype, "categories") else known))
+    for kind, of_type in kinds.items():
         if kind in (values.DATE, values.COMPLEX) or (kind == values.OTHER and not _has_text(of_type)):
-            row = next(row for row, value in column[~missing].items() if values.kind_of(type(value)) == kind)
+            row = next(row for row, value in known.items() if values.kind_of(type(value)) == kind)
             if kind == values.DATE:
                 raise ValueError(
                     f"Column {name!r} holds dates or times: make it a number, such as days, or text (row {row})."
@@ -107,13 +117,20 @@ def _read(column: Any, may_miss: bool) -> Any:
                 f"Column {name!r} holds {values.named(of_type)} in row {row}: make its values numbers or text."
             )
     if missing.any() and not may_miss:
-        lost = rows[missing]
+        lost = column.index[missing]
         shown = ", ".join(map(str, lost[:5])) + (f" and {len(lost) - 5} more" if len(lost) > 5 else "")
         raise ValueError(
             f"Column {name!r} has no value in row{'s' if len(lost) > 1 else ''} {shown}. The outcome, weights "
             "and groups must be known: leave these rows out."
         )
-    return _plain(_of_one_kind(column), may_miss)
+    if column.dtype.kind == "O" and len({_WORDS.get(kind, kind) for kind in kinds}) > 1:
+        words = [_WORDS.get(values.kind_of(type(value)), type(value).__name__) for value in known]
+        row = next(row for row, word in enumerate(words) if word != words[0])
+        one, other = sorted((words[0], words[row]), key=lambda word: (word != "text", word))
+        raise ValueError(
+            f"Column {name!r} mixes {one} and {other} (rows {known.index[0]} and {known.index[row]}): make it one kind."
+        )
+    return _plain(column, known, set(kinds), may_miss)
 
 
 def _has_text(kind: type) -> bool:
@@ -125,7 +142,7 @@ def _has_text(kind: type) -> bool:
 
 
 def as_learned(column: Any, kind: str) -> Any:
-    """Convert a column to its type at fitting: numbers to labels or labels to numbers."""
+    """Convert a column to its type at fitting, labels or numbers; raise if numbers have become something else."""
     import pandas as pd
 
     dtype = column.dtype
@@ -133,46 +150,30 @@ def as_learned(column: Any, kind: str) -> Any:
         return column.astype(object)
     if kind in "biuf" and isinstance(dtype, pd.CategoricalDtype) and dtype.categories.dtype.kind in "biuf":
         return column.astype(np.float64 if column.hasnans else dtype.categories.dtype)
+    if kind in "biuf" and dtype.kind not in "biuf" and column.notna().any():
+        raise ValueError(f"Column {column.name!r} held numbers in fit, and holds {column.dropna().iloc[0]!r} now.")
     return column
 
 
-def _of_one_kind(column: Any) -> Any:
-    """Raise if a column mixes text with numbers or other types."""
-    if column.dtype.kind != "O":
-        return column
-    known = column.dropna()
-    if len({_WORDS.get(kind, kind) for kind in values.kinds_of(np.asarray(known, dtype=object))}) > 1:
-        kinds = [_WORDS.get(values.kind_of(type(value)), type(value).__name__) for value in known]
-        row = next(row for row, kind in enumerate(kinds) if kind != kinds[0])
-        one, other = sorted((kinds[0], kinds[row]), key=lambda kind: (kind != "text", kind))
-        raise ValueError(
-            f"Column {column.name!r} mixes {one} and {other} (rows {known.index[0]} and {known.index[row]}): make it "
-            "one kind."
-        )
-    return column
-
-
-def _plain(column: Any, is_input: bool) -> Any:
-    """The column in a type for formulaic, without unused categories."""
+def _plain(column: Any, known: Any, kinds: set[str], is_input: bool) -> Any:
+    """The column in a type for formulaic, without unused categories; ``known`` are its values of these kinds."""
     import pandas as pd
 
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         column = column.cat.remove_unused_categories()
         return column if all(map(_is_label, column.cat.categories)) else column.cat.rename_categories(str)
-    known = column.dropna()
-    kinds_found = values.kinds_of(np.asarray(known, dtype=object)).keys() if dtype.kind == "O" else set()
-    if kinds_found and kinds_found <= {values.NUMBER, values.TRUTH}:
+    if dtype.kind == "O" and kinds and kinds <= {values.NUMBER, values.TRUTH}:
         return _numbers(column, known, is_input)
     if dtype.kind == "O" and not all(map(_is_label, known)):
         return column.astype(object).map(str, na_action="ignore").astype(object)
     if pd.api.types.is_string_dtype(dtype):
         return column.astype(object)
     if pd.api.types.is_extension_array_dtype(dtype):
-        kinds = {"b": np.bool_, "i": np.int64, "u": np.uint64, "f": np.float64}
-        if len(known) < len(column) and dtype.kind in kinds:
+        types = {"b": np.bool_, "i": np.int64, "u": np.uint64, "f": np.float64}
+        if len(known) < len(column) and dtype.kind in types:
             return column.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
-        return column.astype(kinds.get(dtype.kind, object))
+        return column.astype(types.get(dtype.kind, object))
     return column
 
 

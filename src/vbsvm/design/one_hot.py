@@ -41,10 +41,9 @@ def shown_levels(labels: NDArray[Any]) -> NDArray[Any]:
 
 def names(columns: Sequence[Any], levels: Mapping[Any, NDArray[Any]]) -> list[str]:
     """Names of the encoded columns: numeric columns, and ``column[level]``."""
-    encoded = []
+    encoded: list[str] = []
     for column in columns:
-        added = [f"{column}[{level}]" for level in shown_levels(levels[column])] if column in levels else [str(column)]
-        encoded.extend(added)
+        encoded += [f"{column}[{one}]" for one in shown_levels(levels[column])] if column in levels else [str(column)]
     if levels and len(set(encoded)) < len(encoded):
         duplicate = next(name for name in encoded if encoded.count(name) > 1)
         raise ValueError(f"Two encoded columns would have the name {duplicate!r}: rename a column or a level of X.")
@@ -55,17 +54,6 @@ def owners(columns: Sequence[Any], levels: Mapping[Any, NDArray[Any]]) -> NDArra
     """Index of the original column of each encoded column."""
     counts = [len(shown_levels(levels[column])) if column in levels else 1 for column in columns]
     return np.repeat(np.arange(len(counts)), counts)
-
-
-def codes(column: Any, cells: NDArray[Any], labels: NDArray[Any]) -> tuple[NDArray[np.intp], int | None]:
-    """Level number of each row, ``UNSEEN`` if missing or new; and the row of the first new level."""
-    known = np.flatnonzero(~values.missing(cells))
-    given_labels, known_levels = group_labels(cells[known], column, known.tolist()), Levels.from_labels(labels)
-    known_levels.check_kinds([given_labels], [column])
-    numbers = np.full(len(cells), UNSEEN)
-    numbers[known] = known_levels.encode([given_labels])
-    new = known[numbers[known] == UNSEEN]
-    return numbers, int(new[0]) if len(new) else None
 
 
 def columns_of(codes: NDArray[np.intp], labels: NDArray[Any]) -> Array:
@@ -92,8 +80,13 @@ def encode(
         if column not in levels:
             blocks.append(values.as_floats(cells, f"Column {column!r}", text=True))
             continue
-        numbered, row = codes(column, cells, levels[column])
-        blocks.append(columns_of(numbered, levels[column]))
-        if row is not None:
-            new[column] = row
+        known = np.flatnonzero(~values.missing(cells))
+        labels, of_column = group_labels(cells[known], column, known.tolist()), Levels.from_labels(levels[column])
+        of_column.check_kinds([labels], [column])
+        codes = np.full(len(cells), UNSEEN)
+        codes[known] = of_column.encode([labels])
+        blocks.append(columns_of(codes, levels[column]))
+        unseen = known[codes[known] == UNSEEN]
+        if len(unseen):
+            new[column] = int(unseen[0])
     return np.column_stack(blocks), new

@@ -104,9 +104,9 @@ class Recipe:
         return design
 
     @property
-    def near_zero(self) -> bool:
-        """Whether columns are close enough to zero for implicit standardisation without loss of digits."""
-        return bool((np.abs(self.centre) <= FAR * self.scale).all())
+    def far(self) -> NDArray[np.bool_]:
+        """Mask of columns too far from zero for implicit standardisation without loss of digits."""
+        return np.abs(self.centre) > FAR * self.scale
 
     def derived(self, multipliers: Array, columns: NDArray[np.intp], of: NDArray[np.intp]) -> Array:
         """Offset and slope of design columns that are multiples of other columns, on the design's scale.
@@ -143,7 +143,7 @@ def column_ranges(X: NDArray[np.floating], weights: Array) -> Range:
 
     def kernel(index: int, rows: slice) -> Range:
         block, _, _ = weighted_rows(X, weights, rows)
-        low, high = _along_lines(np.minimum, block), _along_lines(np.maximum, block)
+        low, high = _extremes(np.minimum, block, np.inf), _extremes(np.maximum, block, -np.inf)
         incomplete = np.isnan(low)
         if incomplete.any():  # functions that pass over NaN are slower
             low[incomplete] = np.fmin.reduce(block[:, incomplete], axis=0, initial=np.inf)
@@ -154,23 +154,17 @@ def column_ranges(X: NDArray[np.floating], weights: Array) -> Range:
 
 
 def _long_lines(block: NDArray[np.floating]) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-    """Reshape rows to long lines of several rows each, plus the remaining rows, for fast loops.
-
-    Without lines where rows do not lie one after another in memory.
-    """
+    """Rows as long lines of several rows, if they are contiguous, plus the remaining rows, for fast loops."""
     n_rows, n_columns = block.shape
     width = max(1, LINE // max(n_columns, 1))
     n_lines = n_rows // width if block.flags.c_contiguous else 0
     return block[: n_lines * width].reshape(n_lines, width * n_columns), block[n_lines * width :]
 
 
-def _along_lines(extreme: np.ufunc, block: NDArray[np.floating]) -> NDArray[np.floating]:
+def _extremes(extreme: np.ufunc, block: NDArray[np.floating], identity: float) -> NDArray[np.floating]:
     """Minimum or maximum of each column; the identity for an empty block."""
-    lines, rest = _long_lines(block)
-    extremes = extreme.reduce(rest, axis=0, initial=np.inf if extreme is np.minimum else -np.inf)
-    if not lines.size:
-        return extremes
-    return extreme(extremes, extreme.reduce(extreme.reduce(lines, axis=0).reshape(-1, block.shape[1]), axis=0))
+    lines, rest = (extreme.reduce(part, axis=0, initial=identity) for part in _long_lines(block))
+    return extreme(rest, extreme.reduce(lines.reshape(-1, *rest.shape), axis=0)) if lines.size else rest
 
 
 def _even_moments(raw: NDArray[np.floating], s: float, unit: Array) -> Moments:
@@ -288,9 +282,9 @@ def positive_weight_rows(X: Any, weights: Array) -> Any:
     return X if weights.all() else X[np.flatnonzero(weights > 0)]
 
 
-def sparse_ranges(X: Any, weights: Array) -> Range:
-    """Range of every column over the rows of positive weight; columns with NaN count as incomplete."""
-    rows = positive_weight_rows(X, weights)
+def sparse_summary(X: Any, weights: Array) -> ColumnSummary:
+    """Summary of the columns of a sparse array, as for the dense table: Σ s (x − m)² is s m² for each zero."""
+    rows, s = positive_weight_rows(X, weights), weights[weights > 0]
     n_rows, n_columns = rows.shape
     full = np.bincount(rows.indices, minlength=n_columns) == n_rows
     low, high = np.where(full, np.inf, 0.0), np.where(full, -np.inf, 0.0)
@@ -298,15 +292,18 @@ def sparse_ranges(X: Any, weights: Array) -> Range:
     np.fmax.at(high, rows.indices, rows.data)
     incomplete = np.zeros(n_columns, dtype=bool)
     incomplete[rows.indices[np.isnan(rows.data)]] = True
-    return Range(low, high, incomplete)
+    ranges = Range(low, high, incomplete)
+    unit, total = column_units(ranges), float(s.sum())
 
+    def sums(of_entries: Array) -> Array:
+        return np.bincount(rows.indices, of_entries, minlength=n_columns).astype(np.float64, copy=False)
 
-def sparse_summary(X: Any, weights: Array) -> ColumnSummary:
-    """Summary of the columns of a sparse array, as for the dense table."""
-    ranges = sparse_ranges(X, weights)
-    unit = column_units(ranges)
     with np.errstate(all="ignore"):  # what is not finite shows in the range, and is refused
-        return ColumnSummary(ranges, _sparse_moments(X, weights, unit), unit, float(np.finfo(X.dtype).eps))
+        of_entry, values = np.repeat(s, np.diff(rows.indptr)), rows.data / unit[rows.indices]
+        mean = sums(of_entry * values) / total
+        squares = sums(of_entry * np.square(values - mean[rows.indices])) + (total - sums(of_entry)) * np.square(mean)
+    moments = Moments(np.full(n_columns, total), mean, np.maximum(squares, 0.0))
+    return ColumnSummary(ranges, moments, unit, float(np.finfo(X.dtype).eps))
 
 
 def with_common_scale(recipe: Recipe) -> Recipe:
@@ -314,19 +311,3 @@ def with_common_scale(recipe: Recipe) -> Recipe:
     known = np.isfinite(recipe.scale)
     common = np.sqrt(np.square(recipe.scale[known]).mean()) if known.any() else 1.0
     return replace(recipe, scale=np.where(known, common, np.inf))
-
-
-def _sparse_moments(X: Any, weights: Array, unit: Array) -> Moments:
-    """Weighted moments in the columns' units: Σ s (x − m)² over stored entries, and s m² for each zero."""
-    rows, s = positive_weight_rows(X, weights), weights[weights > 0]
-    n_columns, total = rows.shape[1], float(s.sum())
-    of_entry = np.repeat(s, np.diff(rows.indptr))
-    values = rows.data / unit[rows.indices]
-
-    def sums(of_entries: Array) -> Array:
-        return np.bincount(rows.indices, of_entries, minlength=n_columns).astype(np.float64, copy=False)
-
-    mean = sums(of_entry * values) / total
-    stored = sums(of_entry)
-    squares = sums(of_entry * np.square(values - mean[rows.indices])) + (total - stored) * np.square(mean)
-    return Moments(np.full(n_columns, total), mean, np.maximum(squares, 0.0))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.distributions import InverseWishart, JointNormal
 from vbsvm.base.update_mode import Draw, mean_field
-from vbsvm.design.formula.expansion import Draws, SampledColumns
+from vbsvm.design.candidates import Draws
 from vbsvm.inference.steps import FixedPoint, largest_change
 from vbsvm.missing.distributions import FixedInputs, InputDistribution, InputSums
 from vbsvm.missing.imputation import ProperDraw
@@ -67,7 +67,7 @@ class _ClassRows:
 
 def drawn_values(
     x: Array, n_drawn: int, labels: Array | None, weights: Array, psi: float | None, n: int, seed: int
-) -> SampledColumns:
+) -> tuple[JointNormal, float, Draws]:
     """Draw the last variables of rows × variables (standardised; NaN is missing) where they are missing, n times.
 
     Without ``labels``, all rows are of one class. The prior counts like ``psi`` rows, None like one for each variable:
@@ -99,7 +99,7 @@ def drawn_values(
         in_part = np.isin(incomplete, part.rows)
         within_class = marginal if labels is None else _expected(m, size, within)
         log_ratio[:, in_part] -= _log_density(within_class, x[incomplete[in_part]], values[:, in_part])
-    return SampledColumns(marginal, max(float(pooled.known[0, 0]), n_variables + 2.0), Draws(values, log_ratio))
+    return marginal, max(float(pooled.known[0, 0]), n_variables + 2.0), Draws(values, log_ratio)
 
 
 def _redraw(part: _ClassRows, moments: Array, size: float, within: Array, rng: np.random.Generator) -> Array:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import Parameters, check_flag, check_positive, check_whole, is_within
-from vbsvm.design.curves import NONE as NO_TRANSFORM
-from vbsvm.design.curves import TRANSFORMS
+from vbsvm.design.candidates import NONE as NO_TRANSFORM
+from vbsvm.design.candidates import TRANSFORMS
 
 
 @final

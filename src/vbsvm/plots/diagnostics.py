@@ -275,19 +275,16 @@ def _chosen(what: str, fit: Fit, terms: Sequence[str] | None, top: int | None) -
     """The parameters to show, and a line on those that are left out."""
     check_names(what, terms)
     known = fit.traces
-    all_traces = list(known)
     if terms is not None:
-        by_name = {trace.name: trace for trace in all_traces}
+        by_name = {trace.name: trace for trace in known}
         _check_known(what, terms, list(by_name), "a parameter")
         return [by_name[name] for name in terms], ""
-    moving = [k for k, trace in enumerate(all_traces) if np.ptp(trace.draws) > 0] or [0]
+    moving = [trace for trace in known if np.ptp(trace.draws) > 0] or list(known)[:1]
     n_shown = n_to_show(what, top, len(moving), MAX_TRACES)
-    if n_shown < len(moving):
-        mixing = (*known.coefficient_mixing, *known.gate_mixing, *known.component_mixing)
-        slowest = top_k([-mixing[k].ess_bulk for k in moving], n_shown)
-        left_out = style.shown_note(n_shown, len(moving), "those with the fewest effective draws")
-        return [all_traces[moving[k]] for k in slowest], left_out
-    return [all_traces[k] for k in moving], ""
+    if n_shown == len(moving):
+        return moving, ""
+    slowest = top_k([-trace.mixing.ess_bulk for trace in moving], n_shown)
+    return [moving[k] for k in slowest], style.shown_note(n_shown, len(moving), "those with the fewest effective draws")
 
 
 def _panels(what: str, chosen: list[Trace], axes: Any, label: str) -> NDArray[Any]:

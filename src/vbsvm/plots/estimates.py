@@ -74,7 +74,7 @@ def coefficients(
     order = order[np.argsort(-mean[order], kind="stable")] if ordered else np.sort(order)
     names, height, _ = style.row_labels([str(table.index[k]) for k in order])
     ax = style.axes(ax, height)
-    filled = table["inclusion"].to_numpy(dtype=float)[order] > 0.5 if model.selects else np.ones(len(order), dtype=bool)
+    filled = table["inclusion"].to_numpy(dtype=float)[order] > 0.5 if model.selects else None
     intervals(ax, np.arange(float(len(order))), mean[order], lower[order], upper[order], filled)
     ax.set_yticks(range(len(order)), names)
     ax.set_ylim(len(order) - 0.4, -0.6)
@@ -264,12 +264,9 @@ def random_effects(
     ax.set_yticks(heights, names)
     ax.set_ylim(-0.7, heights[-1] + 0.7)
     what = "effect on the score" if effect == INTERCEPT else f"effect of {effect} on the score"
+    label = style.wrapped([f"{what}, by {factor}"], style.LINE)[0][0]
     left_out = style.shown_note(n_groups, len(table), "the largest")
-    ax.set_xlabel(
-        style.wrapped([f"{what}, by {factor}"], style.LINE)[0][0]
-        + f"\nmean ± 1.96 sd{model.posterior.notes.aside}{left_out}",
-        loc="right",
-    )
+    ax.set_xlabel(f"{label}\nmean ± 1.96 sd{model.posterior.notes.aside}{left_out}", loc="right")
     alt = f"Caterpillar plot: {what} of {n_groups} groups of {factor}, in order, with intervals."
     return style.finish(ax, alt, hidden=style.NO_Y_AXIS)
 

@@ -16,7 +16,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.printing import ReliabilityWarning, warn_user
 from vbsvm.base.settings import check_count
 from vbsvm.plots import style
-from vbsvm.plots.resolve_fit import Predicted, predicted
+from vbsvm.plots.resolve_fit import predicted
 from vbsvm.results.effects.marginal import AverageEffects
 from vbsvm.results.effects.rows import grid
 
@@ -56,12 +56,7 @@ def calibration(
         Number of bins before they are joined.
     """
     check_count("calibration", n_bins=n_bins)
-    return draw_calibration(predicted("calibration", fit, X, y, class_), ax, n_bins)
-
-
-def draw_calibration(rows: Predicted, ax: "Canvas", n_bins: int = 10) -> "Axes":
-    """Draw ``calibration`` from predictions."""
-    ax = style.axes(ax, 3.6, 3.6)
+    rows, ax = predicted("calibration", fit, X, y, class_), style.axes(ax, 3.6, 3.6)
     probabilities, positive, weights = rows.probabilities, rows.positive, rows.weights
     bins = _bins(probabilities, weights, n_bins)
     total = np.bincount(bins, weights)
@@ -85,23 +80,21 @@ def draw_calibration(rows: Predicted, ax: "Canvas", n_bins: int = 10) -> "Axes":
 def _bins(probabilities: Array, weights: Array, n_bins: int) -> NDArray[np.intp]:
     """Bin of each row; adjacent bins are merged until each has weight ``MIN_BIN_WEIGHT``."""
     bins = np.minimum((probabilities * n_bins).astype(np.intp), n_bins - 1)
-    counts, number, weight, joined = np.bincount(bins, weights, minlength=n_bins), 0, 0.0, []
-    for k, count in enumerate(counts):
-        joined.append(number)
-        weight += float(count)
-        if weight >= MIN_BIN_WEIGHT and counts[k + 1 :].sum() >= MIN_BIN_WEIGHT:
-            number, weight = number + 1, 0.0
-    return np.array(joined)[bins]
+    counts, joined, weight = np.bincount(bins, weights, minlength=n_bins), np.zeros(n_bins, dtype=np.intp), 0.0
+    for k in range(n_bins - 1):
+        weight += float(counts[k])
+        full = weight >= MIN_BIN_WEIGHT and counts[k + 1 :].sum() >= MIN_BIN_WEIGHT
+        joined[k + 1], weight = joined[k] + full, 0.0 if full else weight
+    return joined[bins]
 
 
 def _spikes(ax: "Axes", probabilities: Array, weights: Array, colour: str, *, top: bool) -> None:
     """Counts of rows along the lower or the upper edge, the highest of them at a fixed height."""
     counts, edges = np.histogram(probabilities, bins=SPIKES, range=(0, 1), weights=weights)
-    heights = SPIKE_HEIGHT * np.sqrt(counts / counts.max())
-    middle = 0.5 * (edges[1:] + edges[:-1])
-    begin, end = (1.02 - heights, np.full(SPIKES, 1.02)) if top else (np.full(SPIKES, -0.02), heights - 0.02)
-    positive = counts > 0
-    ax.vlines(middle[positive], begin[positive], end[positive], color=colour, linewidth=1.6)
+    middle, filled = 0.5 * (edges[1:] + edges[:-1]), counts > 0
+    heights = SPIKE_HEIGHT * np.sqrt(counts[filled] / counts.max())
+    begin, end = (1.02 - heights, 1.02) if top else (-0.02, heights - 0.02)
+    ax.vlines(middle[filled], begin, end, color=colour, linewidth=1.6)
 
 
 def predictive(fit: Any, X: Any = None, y: Any = None, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
@@ -119,12 +112,7 @@ def predictive(fit: Any, X: Any = None, y: Any = None, ax: "Canvas" = None, *, c
     class_ : label, default None
         The class to set against the rest, if the estimator has more than two.
     """
-    return draw_predictive(predicted("predictive", fit, X, y, class_), ax)
-
-
-def draw_predictive(rows: Predicted, ax: "Canvas") -> "Axes":
-    """Draw ``predictive`` from predictions."""
-    ax = style.axes(ax, 2.8)
+    rows, ax = predicted("predictive", fit, X, y, class_), style.axes(ax, 2.8)
     reach = max(MAX_QUARTILES * float(np.quantile(np.abs(rows.scores), 0.75)), 1.25)
     low, high = max(float(rows.scores.min()), -reach), min(float(rows.scores.max()), reach)
     n_bars = int(np.clip(2.5 * np.cbrt(len(rows.scores)), 10, MAX_BARS))

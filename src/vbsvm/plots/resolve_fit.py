@@ -129,8 +129,7 @@ class Predicted:
         """The rows of the fit; of several classes the k-th against the rest."""
         fit = fits[k]
         column = 1 if len(fits) == 1 else k
-        negative = None if len(fits) > 1 else fit.classes[0]
-        names = "the rest" if negative is None else str(negative), str(fit.classes[1])
+        names = "the rest" if len(fits) > 1 or fit.classes[0] is None else str(fit.classes[0]), str(fit.classes[1])
         probabilities = np.exp(rows.log_probabilities[:, column])
         margins = not fit.spec.likelihood.normalised
         return Predicted(rows.scores[:, k], probabilities, rows.truth == column, names, rows.weights, True, margins)
@@ -139,21 +138,38 @@ class Predicted:
 def predicted(what: str, fit: Any, X: Any = None, y: Any = None, class_: Any = None) -> Predicted:
     """Predict rows whose class is known: X and y of an estimator, or the data of a model, outcome included.
 
-    Without rows, those of the fit, each as a fit without it would predict it.
+    Without rows, those of the fit, each as a fit without it would predict it. Predictions are returned as they are.
     """
+    if isinstance(fit, Predicted):
+        return fit
     if X is None:
         return _predicted_left_out(what, fit, class_)
-    if hasattr(_last_step(fit)[0], "fit_"):
-        return _predicted_by_estimator(what, fit, X, y, class_)
-    model = select_fit(what, fit)
-    if model.reader is not None and y is None:
+    last, _ = _last_step(fit)
+    model = None if hasattr(last, "fit_") else select_fit(what, fit)
+    if model is not None and model.reader is not None and y is None:
         outcome = model.reader.parts.outcome
         y = frames.take(X, [outcome])[outcome]
-    if y is not None and model.classes[0] != f"not {model.classes[1]}":  # of the rest any label may be
-        _check_known(what, y, model.classes)
-    scores = np.asarray(model.decision_function(X))
-    rows = _from_arrays(what, scores, model.predict_proba(X)[:, 1], y, model.classes[1], model.classes[0])
-    return replace(rows, margins=not model.spec.likelihood.normalised)
+    classes = last.classes_ if model is None else model.classes
+    scores, probabilities = np.asarray(fit.decision_function(X)), fit.predict_proba(X)
+    if y is None:
+        raise ValueError(f"{what}: pass y, the known class of each row.")
+    if model is None or classes[0] != f"not {classes[1]}":  # of the rest any label may be
+        _check_known(what, y, classes)
+    k, negative = 1, "the rest" if classes[0] is None else str(classes[0])
+    if len(classes) > 2:
+        k, negative = _class_index(what, classes, class_), "the rest"
+        scores = scores[:, k] / select_fit(what, fit, class_).slope  # in units of the margin, as for two classes
+    truth = np.asarray(y)
+    if truth.shape != scores.shape:
+        raise ValueError(f"{what}: y has the shape {truth.shape}, and there are {len(scores)} rows.")
+    positive = np.array([label == classes[k] for label in truth.tolist()], dtype=bool)
+    if positive.all() or not positive.any():
+        raise ValueError(
+            f"{what}: rows of both classes are needed; {classes[k]!r} is the class of {positive.sum()} of them."
+        )
+    margins = model is None or not model.spec.likelihood.normalised
+    names = negative, str(classes[k])
+    return Predicted(scores, probabilities[:, k], positive, names, np.ones(len(scores)), margins=margins)
 
 
 def _predicted_left_out(what: str, fit: Any, class_: Any) -> Predicted:
@@ -165,37 +181,9 @@ def _predicted_left_out(what: str, fit: Any, class_: Any) -> Predicted:
         raise ValueError(f"{what}: {error} Or pass rows whose class is known.") from error
 
 
-def _predicted_by_estimator(what: str, clf: Any, X: Any, y: Any, class_: Any) -> Predicted:
-    classes, scores, probabilities = clf.classes_, clf.decision_function(X), clf.predict_proba(X)
-    if y is not None:
-        _check_known(what, y, classes)
-    if len(classes) == 2:
-        return _from_arrays(what, scores, probabilities[:, 1], y, classes[1], classes[0])
-    k = _class_index(what, classes, class_)
-    # Figures show scores in units of the margin, as for two classes.
-    return _from_arrays(
-        what, scores[:, k] / select_fit(what, clf, class_).slope, probabilities[:, k], y, classes[k], None
-    )
-
-
 def _check_known(what: str, y: Any, classes: NDArray[Any]) -> None:
     unknown = sorted(set(np.asarray(y).tolist()) - set(classes.tolist()), key=str)
     if unknown:
         raise ValueError(
             f"{what}: y holds {unknown[0]!r}, which was not a class in fit; the classes are {classes.tolist()}."
         )
-
-
-def _from_arrays(what: str, scores: Array, probabilities: Array, y: Any, positive: Any, negative: Any) -> Predicted:
-    if y is None:
-        raise ValueError(f"{what}: pass y, the known class of each row.")
-    truth = np.asarray(y)
-    if truth.shape != scores.shape:
-        raise ValueError(f"{what}: y has the shape {truth.shape}, and there are {len(scores)} rows.")
-    is_positive = np.array([label == positive for label in truth.tolist()], dtype=bool)
-    if is_positive.all() or not is_positive.any():
-        raise ValueError(
-            f"{what}: rows of both classes are needed; {positive!r} is the class of {is_positive.sum()} of them."
-        )
-    names = "the rest" if negative is None else str(negative), str(positive)
-    return Predicted(scores, probabilities, is_positive, names, np.ones(len(scores)))

@@ -8,10 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from vbsvm.plots.resolve_fit import Predicted
-from vbsvm.report import checks, document, effects, evaluation, predictions, sections
+from vbsvm.report import checks, document, evaluation, predictions, sections
 from vbsvm.report.document import Check, Section
-from vbsvm.report.effects import Owner
-from vbsvm.report.evaluation import Evaluation
+from vbsvm.report.evaluation import Evaluation, Owner
 from vbsvm.results.fit import Fit
 
 __all__ = ["Owner", "write"]
@@ -56,7 +55,7 @@ def _sections(fits: Sequence[Fit], predicted: Sequence[Predicted], owner: Owner 
         found_of = [Section(label, (), parts) for label, parts in zip(labels, of_each, strict=True)]
         parts = [replace(part, title=str(fit.classes[1])) for fit, part in zip(fits, endings, strict=True)]
         ending = Section("How the fits ended", (), tuple(parts))
-    averages = None if owner is None else effects.section(owner, "f")
+    averages = None if owner is None else predictions.effects(owner, "f")
     patterns = fits[0].missing_patterns
     missing = [sections.missing_section(fits[0], patterns)] if patterns is not None and patterns.n_incomplete else []
     caution = dict.fromkeys(caveat for fit in fits for caveat in checks.limitations(fit))

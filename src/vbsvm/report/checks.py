@@ -12,7 +12,7 @@ from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report.document import Check, Limitation, names, percent
 from vbsvm.report.evaluation import Evaluation
 from vbsvm.results import display
-from vbsvm.results.comparison.left_out import LeftOutPredictions, Measure
+from vbsvm.results.comparison.models import LeftOutPredictions, Measure
 from vbsvm.results.covariance import covariance, margin_warning
 from vbsvm.results.effects.check import misfit, quantile_bins
 from vbsvm.results.fit import Fit
@@ -32,6 +32,7 @@ HINGE = (
     'rule out an association. If the classes differ in size, fit again with class_weight="balanced", or in a formula '
     "with weights."
 )
+RARE = "Where a class is rare, that is to be expected: use the probabilities."
 OPTIMISTIC = (
     "among so many inputs for so few rows this makes the model look much better than it is. Fit it within "
     "cross-validation, where each fold chooses anew."
@@ -54,11 +55,8 @@ def fit_checks(fit: Fit) -> Iterator[Check]:
             yield Check(False, f"{text} Do not interpret their coefficients without a sensitivity analysis.")
     for factor in fit.plan.factors:
         if len(factor.levels) < MIN_GROUPS:
-            yield Check(
-                False,
-                f"{factor.name} has only {len(factor.levels)} groups: they carry little information about the "
-                "spread between groups, and the prior influences it.",
-            )
+            text = f"{factor.name} has only {len(factor.levels)} groups: they carry little information about the spread"
+            yield Check(False, f"{text} between groups, and the prior influences it.")
     if margin_warning(fit):
         yield Check(False, margin_warning(fit))
     yield from (Check(good, text) for good, text in display.convergence(fit.history))
@@ -113,10 +111,7 @@ def _collapsed(evaluation: Evaluation, *, hinge: bool) -> Iterator[Check]:
             text = f"The model predicts one class: all rows are called {others[0]}, although {observed:g} are {label}."
         else:
             text = f"Hardly any row is called {label}: {predicted:g}, although {observed:g} are."
-        if hinge:
-            yield Check(False, f"{text} {HINGE}")
-        else:
-            yield Check(False, f"{text} Where a class is rare, that is to be expected: use the probabilities.")
+        yield Check(False, f"{text} {HINGE if hinge else RARE}")
 
 
 def separation_checks(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[Check]:
@@ -125,11 +120,8 @@ def separation_checks(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[C
         sides, positive = evaluation.rows.fitted[:, k] > 0, evaluation.rows.truth == (1 if len(fits) == 1 else k)
         if (sides == positive).all() and not fit.history.separable:
             who = "these classes" if len(fits) == 1 else f"{fit.classes[1]!s} from the rest"
-            yield Check(
-                False,
-                f"Every row is on the correct side in the fit: the columns separate {who}, and the size of the "
-                "coefficients depends on the prior as much as on the data.",
-            )
+            text = f"Every row is on the correct side in the fit: the columns separate {who}, and the size of the"
+            yield Check(False, f"{text} coefficients depends on the prior as much as on the data.")
 
 
 def calibration_checks(evaluation: Evaluation, predicted: Sequence[Predicted]) -> Iterator[Check]:
@@ -137,23 +129,20 @@ def calibration_checks(evaluation: Evaluation, predicted: Sequence[Predicted]) -
     if evaluation.optimistic:
         return
     groups = max(evaluation.rows.groups.values(), key=lambda rows: int(rows.max()), default=None)
-    checks = [_calibration(rows, groups) for rows in predicted]
-    if len(checks) == 1 or not all(check.good for check in checks):
-        several = len(checks) > 1
-        for rows, check in zip(predicted, checks, strict=True):
-            if not several or not check.good:
-                yield Check(check.good, f"{rows.classes[1]}: {check.text}" if several else check.text)
-        return
-    yield Check(True, f"Probabilities of all {len(checks)} classes are calibrated.")
+    found = [(rows.classes[1], _calibration(rows, groups)) for rows in predicted]
+    if len(found) == 1:
+        yield found[0][1]
+    elif all(check.good for _, check in found):
+        yield Check(True, f"Probabilities of all {len(found)} classes are calibrated.")
+    else:
+        yield from (Check(False, f"{label}: {check.text}") for label, check in found if not check.good)
 
 
 def _calibration(rows: Predicted, groups: NDArray[np.intp] | None) -> Check:
     slope = calibration_slope(rows.probabilities, rows.positive, rows.weights, groups)
     text = f"the slope of the log odds is {slope.value:.2f} (95 % interval {slope.lower:.2f} to {slope.upper:.2f})"
     text = text.replace("-", "−") + ", and 1 is right"
-    predicted, observed = (
-        float(np.average(values, weights=rows.weights)) for values in (rows.probabilities, rows.positive)
-    )
+    predicted, observed = (float(np.average(x, weights=rows.weights)) for x in (rows.probabilities, rows.positive))
     average = f"on average {percent(predicted, 1)} are predicted as {rows.classes[1]}, and {percent(observed, 1)} are"
     chance = CLEAR_Z * np.sqrt(observed * (1.0 - observed) / rows.weights.sum())
     if abs(predicted - observed) > max(MAX_MEAN_ERROR, chance):

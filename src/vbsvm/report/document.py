@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from vbsvm.plots.style import Figure
 
 
-MIN_SORTABLE_ROWS = 6
 # Tables with more columns or rows need the whole width, and scroll on a phone; others are stacked there.
 MAX_STACKED = 6, 15
 
@@ -82,7 +81,6 @@ class Text:
     """A paragraph."""
 
     text: str
-    kind: str = "text"
 
 
 @final
@@ -91,7 +89,6 @@ class Code:
     """A formula."""
 
     text: str
-    kind: str = "code"
 
 
 @final
@@ -103,17 +100,6 @@ class Table:
     head: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     folded: bool = False
-    kind: str = "table"
-
-    @property
-    def sortable(self) -> bool:
-        """Whether the table has enough rows for sorting."""
-        return len(self.rows) >= MIN_SORTABLE_ROWS and bool(self.head)
-
-    @property
-    def short(self) -> str:
-        """The first sentence of the caption."""
-        return self.caption.partition(". ")[0]
 
     @property
     def wide(self) -> bool:
@@ -132,7 +118,6 @@ class Picture:
 
     svg: str
     caption: str
-    kind: str = "picture"
 
 
 @final
@@ -141,7 +126,6 @@ class Figures:
     """Key figures, each with its label."""
 
     pairs: tuple[tuple[str, str], ...]
-    kind: str = "figures"
 
 
 @final
@@ -151,7 +135,6 @@ class Check:
 
     good: bool
     text: str
-    kind: str = "verdict"
 
 
 @final
@@ -161,7 +144,6 @@ class Limitation:
 
     title: str
     text: str
-    kind: str = "caveat"
 
 
 Block = Text | Code | Table | Figures | Picture | Check | Limitation
@@ -183,22 +165,16 @@ class Section:
         return pictures[0] if len(pictures) == 1 else None
 
     @property
-    def words(self) -> list[Block]:
-        """Blocks next to the figure; all blocks if there is not exactly one."""
-        return [
-            block
-            for block in self.blocks
-            if self.picture is None or (not _takes_width(block) and block is not self.picture)
-        ]
+    def below(self) -> list[Block]:
+        """Wide and folded tables below the figure."""
+        if self.picture is None:
+            return []
+        return [block for block in self.blocks if isinstance(block, Table) and (block.wide or block.folded)]
 
     @property
-    def below(self) -> list[Block]:
-        """Wide tables below the figure."""
-        return [] if self.picture is None else [block for block in self.blocks if _takes_width(block)]
-
-
-def _takes_width(block: Block) -> bool:
-    return isinstance(block, Table) and (block.wide or block.folded)
+    def words(self) -> list[Block]:
+        """Blocks next to the figure; all blocks if there is not exactly one."""
+        return [block for block in self.blocks if block not in (self.picture, *self.below)]
 
 
 _VARIABLES = {

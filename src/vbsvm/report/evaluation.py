@@ -7,7 +7,8 @@ predicts; sums over rows give this in closed form.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import final
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from scipy.special import log_softmax, ndtri
@@ -16,18 +17,76 @@ from scipy.stats import rankdata
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.plots.resolve_fit import Predicted
-from vbsvm.report.effects import Owner
 from vbsvm.results import prediction
-from vbsvm.results.comparison.leave_one_out import APPROXIMATE, MIN_ROWS_PER_PREDICTOR, LeftOutRows, left_out_rows
-from vbsvm.results.comparison.left_out import LeftOutPredictions, Measure
+from vbsvm.results.comparison.leave_one_out import MIN_ROWS_PER_PREDICTOR, LeftOutRows, left_out_rows
+from vbsvm.results.comparison.models import APPROXIMATE, LeftOutPredictions, Measure
+from vbsvm.results.effects.marginal import AverageEffects, Subject
 from vbsvm.results.effects.rows import MOST_LEVELS, EffectRows
 from vbsvm.results.fit import Fit
 from vbsvm.results.fit_predictions import odds_scores
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Numbers of inputs tried, and shown: those with the largest range of probabilities.
+MAX_TRIED, MAX_SHOWN = 8, 4
+# Over more rows averages take longer than a page should.
+MAX_EFFECT_ROWS = 100_000
 # Rows × inputs up to which single inputs are tried.
 MAX_NUMBERS = 10_000_000
 # Of the share of all rows, in numbers of rows, where the others of a group are asked.
 PRIOR_ROWS = 1.0
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Owner:
+    """Fit or estimator whose marginal effects are shown, with optional data and type of standard error."""
+
+    of: AverageEffects
+    data: Any = None
+    covariance: str | None = None
+
+    @property
+    def grouping(self) -> set[str]:
+        """Columns whose values are groups."""
+        fits: Any = getattr(self.of, "fit_", (self.of,))
+        return {name for factor in fits[0].plan.factors for name in factor.columns}
+
+    def subject(self) -> Subject | None:
+        """The models and their rows, or None if these are not in memory or too many."""
+        try:
+            subject = self.of._effects_subject(self.data, None, self.covariance)
+        except (ValueError, TypeError):  # no rows, or rows that can't be averaged over
+            return None
+        return subject if len(subject.rows.weights) <= MAX_EFFECT_ROWS else None
+
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """Effects of the main inputs by name; none where there are no rows."""
+        subject = self.subject()
+        if subject is None:
+            return {}
+        fits: Any = subject.models.fits
+        candidates = self._candidates(fits[0], subject.rows)
+        chosen: dict[str, Any] = {"data": self.data, "covariance": self.covariance}
+        effects = {name: self.of._effects_table(name, None, **chosen)[1] for name in candidates}
+        spans = {name: float(np.ptp(table["estimate"].to_numpy(dtype=float))) for name, table in effects.items()}
+        shown = sorted(effects, key=lambda name: -spans[name])[:MAX_SHOWN]
+        return {name: effects[name] for name in candidates if name in shown}
+
+    def _candidates(self, fit: Fit, rows: EffectRows) -> list[str]:
+        """Inputs to try: the first of a formula, or those with the largest standardised coefficients."""
+        names = [name for name in rows.names if name not in self.grouping]
+        if owners := rows.owners:
+            size = np.abs(fit.coef * fit.plan.recipe.spread[: fit.plan.n_shown])
+            names = list(dict.fromkeys(owners[k] for k in np.argsort(-size, kind="stable")))
+        return [name for name in names[:MAX_TRIED] if _is_shown(rows, name)]
+
+
+def _is_shown(rows: EffectRows, name: str) -> bool:
+    """Whether an input has a few levels, or numbers that differ."""
+    levels = rows.levels(name)
+    return rows.column(name).nunique() > 1 if levels is None else 1 < len(levels) <= MOST_LEVELS
 
 
 @final
@@ -178,25 +237,22 @@ def evaluate_left_out(fits: Sequence[Fit], owner: Owner | None) -> Evaluation | 
     """Leave-one-out evaluation of the training rows, or None if the fit has no rows in memory."""
     if any(fit._rows is None for fit in fits):
         return None
-    rows = left_out_rows(fits, None)
-    offsets = _offsets(fits)
-    return _with_baselines(fits, rows, offsets, owner if owner is None else replace(owner, data=None), left_out=True)
+    owner = None if owner is None else replace(owner, data=None)
+    return _with_baselines(fits, left_out_rows(fits, None), _offsets(fits), owner, left_out=True)
 
 
 def evaluate_given(fits: Sequence[Fit], predicted: Sequence[Predicted], owner: Owner | None) -> Evaluation | None:
     """Evaluation of rows given to the report, or None if there are none."""
     if not predicted:
         return None
-    if len(fits) == 1:
-        rows_k = predicted[0]
-        log_chances = np.stack([np.log1p(-rows_k.probabilities), np.log(rows_k.probabilities)], axis=1)
-        truth, decided = (rows_k.positive).astype(np.intp), (rows_k.scores > 0).astype(np.intp)
-    else:
-        log_chances = np.log(np.stack([rows_k.probabilities for rows_k in predicted], axis=1))
-        truth = np.stack([rows_k.positive for rows_k in predicted], axis=1).argmax(axis=1)
-        values = np.stack([rows_k.scores * fit.slope for rows_k, fit in zip(predicted, fits, strict=True)], axis=1)
-        decided = values.argmax(axis=1)
+    positive, p = (np.stack(list(map(attrgetter(name), predicted)), axis=1) for name in ("positive", "probabilities"))
     scores = np.stack([rows_k.scores for rows_k in predicted], axis=1)
+    if len(fits) == 1:
+        log_chances = np.concatenate([np.log1p(-p), np.log(p)], axis=1)
+        truth, decided = positive[:, 0].astype(np.intp), (scores[:, 0] > 0).astype(np.intp)
+    else:
+        log_chances, truth = np.log(p), positive.argmax(axis=1)
+        decided = (scores * np.array([fit.slope for fit in fits])).argmax(axis=1)
     rows = LeftOutRows(truth, decided, predicted[0].weights, scores, scores, log_chances, None, {})
     return _with_baselines(fits, rows, _offsets(fits), owner, left_out=False)
 

@@ -1,15 +1,18 @@
-"""Sections on predictive performance, compared with simple baselines, and on calibration."""
+"""Sections on predictive performance, compared with simple baselines, on calibration, and on average effects."""
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vbsvm.plots.predictions import draw_calibration, draw_predictive
+from vbsvm.base import printing
+from vbsvm.base.printing import ReliabilityWarning, mute_warnings
+from vbsvm.plots import predictions as figures
 from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report import checks
 from vbsvm.report.document import (
-    Block,
     Cell,
+    Check,
     Figures,
     Picture,
     Section,
@@ -22,11 +25,14 @@ from vbsvm.report.document import (
     picture,
     share,
 )
-from vbsvm.report.evaluation import Evaluation
-from vbsvm.results.comparison import leave_one_out
+from vbsvm.report.evaluation import Evaluation, Owner
+from vbsvm.results.comparison import models
 from vbsvm.results.comparison.leave_one_out import LeftOutRows
-from vbsvm.results.comparison.left_out import LeftOutPredictions
+from vbsvm.results.comparison.models import LeftOutPredictions
 from vbsvm.results.fit import Fit
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 APPROXIMATE = (
     "Each row is predicted as a fit to the other rows would predict it. This is an approximation by one step from the "
@@ -87,16 +93,9 @@ def section(
     """Errors compared with baselines, errors by class, and decision values."""
     if evaluation is None:
         return Section("How well it predicts", (Text(UNKNOWN),))
-    blocks: list[Block] = [
-        *map(Text, _about(fits, evaluation)),
-        _compared(evaluation, external, fits),
-        _by_class(evaluation),
-    ]
-    if len(fits) > 1:
-        blocks.append(_confusion(evaluation))
-    else:
-        blocks.append(_scores(predicted[0], "f0"))
-    return Section("How well it predicts", tuple(blocks))
+    last = _confusion(evaluation) if len(fits) > 1 else _scores(predicted[0], "f0")
+    about = map(Text, _about(fits, evaluation))
+    return Section("How well it predicts", (*about, _compared(evaluation, external, fits), _by_class(evaluation), last))
 
 
 def _about(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[str]:
@@ -109,7 +108,7 @@ def _about(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[str]:
     if fit.facts is not None and fit.facts.n_rows > n_rows:
         more = f" Of {fit.facts.n_rows} rows {n_rows} were looked at."
     yield _how(evaluation.rows) + (SAMPLED if fit.posterior.by_draws else "") + more
-    if fit.selects and evaluation.rows.method == leave_one_out.APPROXIMATE:
+    if fit.selects and evaluation.rows.method == models.APPROXIMATE:
         yield SELECTED
     if evaluation.rows.groups:
         yield GROUPED.format(max(evaluation.rows.groups, key=lambda name: int(evaluation.rows.groups[name].max())))
@@ -117,11 +116,11 @@ def _about(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[str]:
 
 def _how(rows: LeftOutRows) -> str:
     """How rows were left out."""
-    if rows.method == leave_one_out.REFITTED:
+    if rows.method == models.REFITTED:
         return REFITTED
     if rows.folds is not None:
         return IN_FOLDS.format(rows.folds, rows.doubt)
-    refitted = "" if rows.method == leave_one_out.APPROXIMATE else SOME_REFITTED.format(rows.method)
+    refitted = "" if rows.method == models.APPROXIMATE else SOME_REFITTED.format(rows.method)
     return APPROXIMATE + refitted + ("" if rows.doubt is None else FAR_OFF.format(rows.doubt))
 
 
@@ -183,39 +182,68 @@ def _scores(rows: Predicted, key: str) -> Picture:
         f"{key}-scores",
         f"Distributions of the scores {source}of {rows.classes[0]} and {rows.classes[1]}.",
         f"Scores {source}by class: right of 0 rows are called {rows.classes[1]}.",
-        lambda ax: draw_predictive(rows, ax),
+        lambda ax: figures.predictive(rows, ax=ax),
     )
 
 
 def calibration(fits: Sequence[Fit], evaluation: Evaluation, found: Sequence[Predicted]) -> Section:
     """Whether probabilities are frequencies, class by class."""
-    how = (
-        "Probabilities of left-out rows"
-        if evaluation.left_out
-        else "Probabilities of the rows that the report was given"
+    rows = "left-out rows" if evaluation.left_out else "the rows that the report was given"
+    text = (
+        f"Probabilities of {rows}, beside the shares that were observed. Where the curve is above the diagonal, the "
+        "class is more common than predicted."
     )
-    learned = ""
-    approximate = evaluation.left_out and evaluation.rows.method.startswith(leave_one_out.APPROXIMATE)
+    approximate = evaluation.left_out and evaluation.rows.method.startswith(models.APPROXIMATE)
     if approximate and not fits[0].spec.likelihood.normalised:
-        learned = (
+        text += (
             " The link from scores to probabilities, of two parameters, was learned from the same left-out scores: "
             "that the slope is near 1 is no surprise, and the shape of the curve tells more."
         )
-    blocks: list[Block] = [
-        Text(
-            f"{how}, beside the shares that were observed. Where the curve is above the diagonal, the class is more "
-            f"common than predicted.{learned}"
-        ),
-        *checks.calibration_checks(evaluation, found),
-    ]
-    for k, one in enumerate(found):
-        blocks.append(
-            picture(
-                f"f{k}-calibration",
-                f"Observed share of {one.classes[1]} against its predicted probability.",
-                f"Calibration for {one.classes[1]}{', left-out rows' if one.left_out else ''}: a smooth curve with its "
-                "95 % band, points for ten bins, and the distribution of the rows at the edges.",
-                lambda ax, one=one: draw_calibration(one, ax),
-            )
-        )
-    return Section("Calibration", tuple(blocks))
+    pictures = [_calibration_curve(rows_of_class, f"f{k}") for k, rows_of_class in enumerate(found)]
+    return Section("Calibration", (Text(text), *checks.calibration_checks(evaluation, found), *pictures))
+
+
+def _calibration_curve(rows: Predicted, key: str) -> Picture:
+    return picture(
+        f"{key}-calibration",
+        f"Observed share of {rows.classes[1]} against its predicted probability.",
+        f"Calibration for {rows.classes[1]}{', left-out rows' if rows.left_out else ''}: a smooth curve with its "
+        "95 % band, points for ten bins, and the distribution of the rows at the edges.",
+        lambda ax: figures.calibration(rows, ax=ax),
+    )
+
+
+def effects(owner: Owner, key: str) -> Section | None:
+    """Section with a figure and table of marginal effects of the main inputs, or None."""
+    tables = owner.tables()
+    if not tables:
+        return None
+    text = Text(
+        "Average predicted probabilities: all rows get the value in question and keep their other inputs, and "
+        "what is predicted for them is averaged." + (" Rows keep their groups." if owner.grouping else "")
+    )
+    cautions = [Check(False, frame.attrs["caution"]) for frame in tables.values() if "caution" in frame.attrs]
+    with mute_warnings(ReliabilityWarning):  # the page says it
+        pictures = [_panel(owner, name, f"{key}-effect{k}") for k, name in enumerate(tables)]
+    body = [row for name, table in tables.items() for row in _rows(name, table)]
+    first = next(iter(tables.values()))
+    head = ("input", "value", *["class"] * (first.index.nlevels > 1), "average", *printing.headings(first)[1:])
+    note = first.attrs["note"].removesuffix(first.attrs.get("caution", " "))
+    table = Table(f"Average probabilities. {note}", head, tuple(body), folded=True)
+    return Section("Effects", (text, *cautions, *pictures, table))
+
+
+def _panel(owner: Owner, name: str, key: str) -> Picture:
+    settings: dict[str, Any] = {"data": owner.data, "covariance": owner.covariance}
+    return picture(
+        key,
+        f"Average probability over the values of {name}, with 95 % intervals; the table has the numbers.",
+        f"Average probabilities over the values of {name}, with 95 % intervals.",
+        lambda figure: figures.effects(owner.of, name, ax=figure, **settings),
+    )
+
+
+def _rows(name: str, table: "pd.DataFrame") -> tuple[tuple[Cell, ...], ...]:
+    labels = [label if isinstance(label, tuple) else (label,) for label in table.index]
+    pairs = zip(labels, table.to_numpy(dtype=float), printing.cells(table), strict=True)
+    return cells(*((name, *map(str, label), *map(number, values, texts)) for label, values, texts in pairs))

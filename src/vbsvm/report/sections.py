@@ -27,7 +27,6 @@ from vbsvm.report.document import (
     Section,
     Table,
     Text,
-    cell,
     cells,
     number,
     percent,
@@ -73,60 +72,55 @@ def summary_section(fits: Sequence[Fit], figures: Figures, notes: Sequence[Check
 def model_section(fits: Sequence[Fit]) -> Section:
     """The model in words."""
     fit = fits[0]
-    about = (
-        "Every row has a score, linear in the columns, and its sign is the predicted class. Positive scores mean "
-        f"{fit.classes[1]!s}, negative ones {fit.classes[0]!s}."
-    )
     if len(fits) > 1:
         about = (
             f"The {len(fits)} classes are each set against the rest: every row has a score for each class, linear in "
             "the columns, and the largest is the predicted class."
         )
-    blocks: list[Block] = [Text(about)]
+    else:
+        about = (
+            "Every row has a score, linear in the columns, and its sign is the predicted class. Positive scores mean "
+            f"{fit.classes[1]!s}, negative ones {fit.classes[0]!s}."
+        )
     scaling, inference = _scaling(fit.plan.recipe, fit.plan.n_shown), display.inference_description(fit.history)
-    blocks.append(Text(f"{_columns(fit)}. {scaling} {inference}"))
+    texts = [about, f"{_columns(fit)}. {scaling} {inference}"]
     if any(block.name == "inputs" and isinstance(block.prior, HalfT | Ridge) for block in fit.spec.blocks):
         found = ", ".join(printing.format_inline(one.penalty) for one in fits)
-        blocks.append(
-            Text(f"The penalty α of the inputs was inferred: {found}. (The C of scikit-learn's SVC is 1/(2α).)")
-        )
+        texts.append(f"The penalty α of the inputs was inferred: {found}. (The C of scikit-learn's SVC is 1/(2α).)")
     if any(one.likelihood_power != 1.0 for one in fits):
         found = ", ".join(f"{one.likelihood_power:.3g}" for one in fits)
-        blocks.append(Text(f"Likelihood power: {found}. The pseudo-likelihood of the hinge loss is raised to it."))
+        texts.append(f"Likelihood power: {found}. The pseudo-likelihood of the hinge loss is raised to it.")
     body = cells(*((one.name, one.size, one.prior.written(), one.prior.in_words) for one in fit.spec.blocks))
     caption = "Priors, for the columns as they are scaled in the fit."
-    blocks.append(Table(caption, ("block", "coefficients", "prior", "in words"), body))
-    return Section("The model", tuple(blocks))
+    priors = Table(caption, ("block", "coefficients", "prior", "in words"), body)
+    return Section("The model", (*map(Text, texts), priors))
 
 
 def data_section(fits: Sequence[Fit]) -> Section:
     """Rows, classes, weights; what was missing; groups."""
     fit = fits[0]
-    blocks: list[Block] = []
     if fit.facts is None:
-        blocks.append(Text("The fit has no record of its rows."))
-    else:
-        blocks += [Text(f"{_row_count(fit.facts)}."), _classes(fits)]
-        if fit.facts.weights is not None:
-            blocks.append(Text("Rows are weighted: a weight of k counts as k rows."))
-    if fit.facts is not None and fit.plan.factors:
+        return Section("The data", (Text("The fit has no record of its rows."),))
+    blocks: list[Block] = [Text(f"{_row_count(fit.facts)}."), _classes(fits)]
+    if fit.facts.weights is not None:
+        blocks.append(Text("Rows are weighted: a weight of k counts as k rows."))
+    if fit.plan.factors:
         pairs = zip(fit.plan.factors, fit.facts.group_sizes, strict=True)
-        body = cells(
-            *((factor.name, len(factor.levels), int(n.min()), float(np.median(n)), int(n.max())) for factor, n in pairs)
+        sizes = (
+            (factor.name, len(factor.levels), int(n.min()), float(np.median(n)), int(n.max())) for factor, n in pairs
         )
         head = ("factor", "groups", "fewest rows", "median", "most rows")
-        blocks.append(Table("Groups, and rows of a group.", head, body))
+        blocks.append(Table("Groups, and rows of a group.", head, cells(*sizes)))
     return Section("The data", tuple(blocks))
 
 
 def _classes(fits: Sequence[Fit]) -> Table:
     pairs = []
-    for fit, facts in ((fit, fit.facts) for fit in fits if fit.facts is not None):
-        both = list(zip(fit.classes, facts.rows, facts.weights or (None, None), strict=True))
-        pairs += both if len(fits) == 1 else both[1:]
-    weighted = pairs[0][2] is not None
-    total = sum(n_rows for _, n_rows, _ in pairs)
-    n_columns = 4 if weighted else 3
+    for fit in fits:
+        if fit.facts is not None:
+            both = list(zip(fit.classes, fit.facts.rows, fit.facts.weights or (None, None), strict=True))
+            pairs += both if len(fits) == 1 else both[1:]
+    n_columns, total = 3 if pairs[0][2] is None else 4, sum(n_rows for _, n_rows, _ in pairs)
     body = cells(*((str(label), n, share(n, total), weight)[:n_columns] for label, n, weight in pairs))
     return Table("Rows by class.", ("class", "rows", "share", "sum of weights")[:n_columns], body)
 
@@ -134,13 +128,8 @@ def _classes(fits: Sequence[Fit]) -> Table:
 def missing_section(fit: Fit, patterns: MissingPatterns) -> Section:
     """How much is missing, where, and what that costs."""
     lost = {name: f"{100 * part:.0f} %" for name, part in tables.missing_fractions(fit).items()}
-    head = ("column", "missing", "share", "information lost")[: 4 if lost else 3]
-    body = cells(
-        *(
-            (name, count, share(count, patterns.total), lost.get(name, ""))[: len(head)]
-            for name, count in patterns.by_column.items()
-        )
-    )
+    head, columns = ("column", "missing", "share", "information lost")[: 4 if lost else 3], patterns.by_column.items()
+    body = ((name, count, share(count, patterns.total), lost.get(name, ""))[: len(head)] for name, count in columns)
     is_fixed = isinstance(fit.spec.missing, MissingModel) and fit.spec.missing.fixed
     how = "by a distribution that was learned first" if is_fixed else "together with the coefficients"
     blocks = (
@@ -149,7 +138,7 @@ def missing_section(fit: Fit, patterns: MissingPatterns) -> Section:
             f"{count_noun(len(patterns.counts), 'pattern')}. Missing values were inferred {how}; "
             "no row was dropped."
         ),
-        Table("Missing values by column.", head, body),
+        Table("Missing values by column.", head, cells(*body)),
         picture(
             "missing",
             "Which inputs are missing together, one row for each pattern.",
@@ -192,15 +181,13 @@ MAX_IN_TABLE = 2000
 
 def coefficients(fit: Fit, key: str) -> Section:
     """Forest plot and table."""
-    table = fit.summary(LEVEL)
-    n_terms = fit.plan.n_shown
+    table, n_terms, notes = fit.summary(LEVEL), fit.plan.n_shown, covariance(fit).notes
     unit = np.concatenate([np.full(len(table) - n_terms, np.nan), fit.plan.recipe.spread[:n_terms]])
     scaled = table["estimate"].to_numpy(dtype=float) * unit
     chosen = top_k(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MAX_IN_TABLE)
     written = _rows(table.iloc[chosen])
     body = cells(*((str(table.index[k]), *row, float(scaled[k])) for k, row in zip(chosen, written, strict=True)))
     head = ("term", *printing.headings(table), "estimate per sd")
-    which = f"{100 * LEVEL:g} % intervals {covariance(fit).notes.intervals}"
     blocks: list[Block] = [
         Text(
             f"A coefficient is the change of the score for one unit of its column; “estimate per sd” is for one "
@@ -208,42 +195,35 @@ def coefficients(fit: Fit, key: str) -> Section:
         )
     ]
     if n_terms:
-        n_in = max(int((fit.inclusion_probability > 0.5).sum()), 1)
-        top = min(n_in, MAX_IN_FIGURE)
+        top = min(max(int((fit.inclusion_probability > 0.5).sum()), 1), MAX_IN_FIGURE)
         shown = "all" if top == n_terms else f"the {top} largest of {n_terms}"
         alt = (
             f"Forest plot of {shown} coefficients for one standard deviation of each column; the table has the numbers."
         )
-        interval = covariance(fit).notes.interval(LEVEL)
-        caption = f"Coefficients for one standard deviation of their columns ({shown}): {interval}."
+        caption = f"Coefficients for one standard deviation of their columns ({shown}): {notes.interval(LEVEL)}."
         blocks.append(picture(f"{key}-forest", alt, caption, lambda ax: estimates.coefficients(fit, ax, top=top)))
-    caption = f"Coefficients, {which}." + (
-        f" The {len(chosen)} largest of {len(table)}." if len(chosen) < len(table) else ""
-    )
+    caption = f"Coefficients, {100 * LEVEL:g} % intervals {notes.intervals}."
+    caption += f" The {len(chosen)} largest of {len(table)}." if len(chosen) < len(table) else ""
     return Section("Coefficients", (*blocks, Table(caption, head, body)))
 
 
 def selection(fit: Fit, gates: GateMap, key: str) -> Section:
     """Inclusion probabilities."""
-    probabilities = fit.inclusion_probability
-    gated = fit.plan.shown(gates.gate_of) >= 0
-    top = min(int(gated.sum()), estimates.MAX_INCLUDED)
-    n_in = int((probabilities[gated] > 0.5).sum())
-    between = int(((probabilities[gated] > 0.05) & (probabilities[gated] < 0.95)).sum())
+    gated = fit.inclusion_probability[fit.plan.shown(gates.gate_of) >= 0]
+    top, n_in = min(len(gated), estimates.MAX_INCLUDED), int((gated > 0.5).sum())
+    between = int(((gated > 0.05) & (gated < 0.95)).sum())
     text = (
-        f"{n_in} of {int(gated.sum())} inputs are more likely in than out (inclusion probability above ½); "
+        f"{n_in} of {len(gated)} inputs are more likely in than out (inclusion probability above ½); "
         f"{between or 'none'} of the probabilities {'lies' if between == 1 else 'lie'} between 0.05 and 0.95."
     )
     caption = (
-        f"Inclusion probabilities{'' if top == gated.sum() else f', the {top} largest'}. Blue circles are positive, "
+        f"Inclusion probabilities{'' if top == len(gated) else f', the {top} largest'}. Blue circles are positive, "
         "vermilion squares negative, and filled where the sign is nearly certain; numbers are coefficients for one "
         "standard deviation."
     )
     alt = f"Dots of the inclusion probabilities of {top} inputs; the table of coefficients has the numbers."
-    return Section(
-        "Selection",
-        (Text(text), picture(f"{key}-inclusion", alt, caption, lambda ax: estimates.inclusion(fit, ax, top=top))),
-    )
+    figure = picture(f"{key}-inclusion", alt, caption, lambda ax: estimates.inclusion(fit, ax, top=top))
+    return Section("Selection", (Text(text), figure))
 
 
 def curves(fit: Fit, reader: "Reader", key: str) -> Section:
@@ -254,14 +234,10 @@ def curves(fit: Fit, reader: "Reader", key: str) -> Section:
             "bottom are the knots, placed at quantiles of the data."
         )
     ]
-    for k, curve in enumerate(reader.curves):
-        term = str(curve.term)
-        caption, alt = f"{term}: {covariance(fit).notes.band(LEVEL)}.", f"The curve {term} with its band."
-        draw = partial(estimates.spline, fit, term=term)
-        blocks.append(picture(f"{key}-curve{k}", alt, caption, draw))
-    if not fit.plan.factors:
-        blocks.append(_components(fit))
-    return Section("Curves", tuple(blocks))
+    for k, term in enumerate(str(curve.term) for curve in reader.curves):
+        caption, draw = f"{term}: {covariance(fit).notes.band(LEVEL)}.", partial(estimates.spline, fit, term=term)
+        blocks.append(picture(f"{key}-curve{k}", f"The curve {term} with its band.", caption, draw))
+    return Section("Curves", (*blocks, *([] if fit.plan.factors else [_components(fit)])))
 
 
 def groups(fit: Fit, key: str) -> Section:
@@ -286,25 +262,23 @@ def groups(fit: Fit, key: str) -> Section:
 def _components(fit: Fit) -> Table:
     """Standard deviations of effects and curves, and correlations."""
     table = tables.printed_components(fit, LEVEL)
-    names = (f"{term}" if effect == "all" else f"{term}, {effect}" for term, effect in table.index)
-    body = cells(*((name, *row) for name, row in zip(names, _rows(table), strict=True)))
-    head = ("effects", *printing.headings(table))
-    which = tables.component_notes(fit).components
-    return Table(
-        f"Standard deviations of effects, and correlations, with {100 * LEVEL:g} % intervals {which}.", head, body
-    )
+    names = [f"{term}" if effect == "all" else f"{term}, {effect}" for term, effect in table.index]
+    which = f"with {100 * LEVEL:g} % intervals {tables.component_notes(fit).components}"
+    return _table(f"Standard deviations of effects, and correlations, {which}.", "effects", names, table)
 
 
 def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
     table = tables.random_effects(fit, factor.name)
-    mean = table["estimate"].to_numpy(dtype=float)
-    chosen = top_k(np.abs(mean), MAX_IN_TABLE)
-    shown = table.iloc[chosen]
-    names = map(estimates.group_name, shown.index)
-    body = cells(*((name, *row) for name, row in zip(names, _rows(shown), strict=True)))
-    more = "" if len(chosen) == len(table) else f", the {len(chosen)} largest of {len(table)}"
-    head = (factor.name, *printing.headings(table))
-    return Table(f"Effects of each group of {factor.name}{more}", head, body, folded=True)
+    shown = table.iloc[top_k(np.abs(table["estimate"].to_numpy(dtype=float)), MAX_IN_TABLE)]
+    more = "" if len(shown) == len(table) else f", the {len(shown)} largest of {len(table)}"
+    names = [estimates.group_name(label) for label in shown.index]
+    return _table(f"Effects of each group of {factor.name}{more}", factor.name, names, shown, folded=True)
+
+
+def _table(caption: str, what: str, names: list[str], table: "pd.DataFrame", *, folded: bool = False) -> Table:
+    """A table with these names of its rows, written as it is printed elsewhere."""
+    body = cells(*((name, *row) for name, row in zip(names, _rows(table), strict=True)))
+    return Table(caption, (what, *printing.headings(table)), body, folded)
 
 
 def convergence_section(fit: Fit, key: str) -> Section:
@@ -339,8 +313,8 @@ def fit_sections(fit: Fit, key: str) -> Iterator[Section]:
 def _rows(table: "pd.DataFrame") -> Iterator[tuple[Cell, ...]]:
     """The rows of a table of coefficients or effects, written as they are printed elsewhere."""
     pairs = zip(table.itertuples(index=False), printing.cells(table), strict=True)
-    return (tuple(map(_written, values, texts)) for values, texts in pairs)
-
-
-def _written(value: str | float, text: str) -> Cell:
-    return cell(value) if isinstance(value, str) else number(value, text)
+    for values, texts in pairs:
+        yield tuple(
+            Cell(value) if isinstance(value, str) else number(value, text)
+            for value, text in zip(values, texts, strict=True)
+        )

@@ -149,21 +149,14 @@ class _Groups:
         """Extend the columns of the last factor's blocks; the prior of a group's effects is the same for new groups."""
         tail = rows.plan.factors[-1]
         begin = rows.plan.first_effects()[-1]
+        end = begin + tail.size
         blocks = [
-            replace(block, columns=tuple(_extend(c, begin, begin + tail.size) for c in block.columns))
+            replace(block, columns=tuple(c if c.start < begin else slice(c.start, end, c.step) for c in block.columns))
             for block in spec.blocks
         ]
         design_rows, group_index = rows.design_rows()
-        extended_spec = replace(spec, blocks=tuple(blocks))
-        return _Groups(
-            extended_spec,
-            state,
-            design_rows,
-            group_index,
-            rows.places,
-            len(tail.levels),
-            _precisions(spec, state, rows.plan),
-        )
+        extended, precisions = replace(spec, blocks=tuple(blocks)), _precisions(spec, state, rows.plan)
+        return _Groups(extended, state, design_rows, group_index, rows.places, len(tail.levels), precisions)
 
     @property
     def known_groups(self) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
@@ -268,11 +261,6 @@ def _precisions(spec: Spec, state: State, plan: Plan) -> tuple[Array, ...]:
         covariances = prior_covariances(plan, spec, state, len(plan.factors) - 1)
         return tuple(np.linalg.inv(covariance).astype(np.float64, copy=False) for covariance in covariances)
     return (_group_precision(spec.precision(state), begin, q),)
-
-
-def _extend(columns: slice, begin: int, end: int) -> slice:
-    """Extend columns of the last factor to its new end; return others unchanged."""
-    return columns if columns.start < begin else slice(columns.start, end, columns.step)
 
 
 def _group_precision(precision: Precision, begin: int, q: int) -> Array:

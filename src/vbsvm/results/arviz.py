@@ -1,10 +1,9 @@
 """Draws for other tools: ArviZ."""
 
 import math
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,9 +60,9 @@ def to_arviz(traces: Traces, rows: TrainingRows | None = None, *, log_likelihood
         groups["log_likelihood"] = {OUTCOME: pointwise_log_likelihood(rows, traces.sample)}
     observed = observed_rows(rows)
     if observed is not None:
-        groups |= {"observed_data": {OUTCOME: observed.labels}, "constant_data": {WEIGHTS: observed.weights}}
+        _, coordinates["row"], labels, weights = observed
+        groups |= {"observed_data": {OUTCOME: labels}, "constant_data": {WEIGHTS: weights}}
         dimensions |= {OUTCOME: ["row"], WEIGHTS: ["row"]}
-        coordinates["row"] = observed.numbers
     data = _assembled(groups, dimensions, coordinates)
     if log_likelihood and not traces.spec.likelihood.normalised:
         data["log_likelihood"].attrs["caveat"] = CAVEAT
@@ -88,29 +87,19 @@ CAVEAT = (
 )
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class ObservedRows:
-    """Rows with positive weight in the order of the data: numbers, labels (1 is the positive class) and weights."""
+def observed_rows(
+    rows: TrainingRows | None,
+) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp], Array] | None:
+    """Rows with positive weight in the order of the data: places in a pass, the user's numbers, labels, weights.
 
-    numbers: NDArray[np.intp]
-    labels: NDArray[np.intp]
-    weights: Array
-
-
-def observed_rows(rows: TrainingRows | None) -> ObservedRows | None:
-    """Training rows of a fit, or None if they are not in memory."""
+    A label of 1 is the positive class. None if the rows are not in memory.
+    """
     if rows is None or isinstance(rows.source, Distributed):
         return None
-    numbers, sorting = _data_order(rows)
-    source, order = rows.source, rows.order[sorting]
-    return ObservedRows(numbers[sorting], (source.y[order] > 0).astype(np.intp), source.weights[order])
-
-
-def _data_order(rows: TrainingRows) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The user's number of each row of a pass, and the permutation that sorts them."""
     numbers = rows.order if rows.given is None else rows.given[rows.order]
-    return numbers, np.argsort(numbers, kind="stable")
+    sorting = np.argsort(numbers, kind="stable")
+    order = rows.order[sorting]
+    return sorting, numbers[sorting], (rows.source.y[order] > 0).astype(np.intp), rows.source.weights[order]
 
 
 def pointwise_log_likelihood(rows: TrainingRows | None, sample: Sample) -> Array:
@@ -128,9 +117,10 @@ def pointwise_log_likelihood(rows: TrainingRows | None, sample: Sample) -> Array
         )
     draws = sample.coefficients.reshape(-1, n)
     parts = source.sum_parts(lambda part: [np.stack([part.scores(theta, None) for theta in draws])])
-    observed, (_, sorting) = observed_rows(rows), _data_order(rows)
+    observed = observed_rows(rows)
     assert observed is not None
-    margins = np.concatenate(parts, axis=1)[:, sorting] * np.where(observed.labels > 0, 1.0, -1.0)
+    sorting, _, labels, weights = observed
+    margins = np.concatenate(parts, axis=1)[:, sorting] * np.where(labels > 0, 1.0, -1.0)
     normalised = rows.spec.likelihood.normalised
     values = -np.logaddexp(0.0, -margins) if normalised else -2.0 * np.maximum(1.0 - margins, 0.0)
-    return (values * observed.weights).reshape(n_chains, n_draws, -1)
+    return (values * weights).reshape(n_chains, n_draws, -1)

@@ -171,9 +171,10 @@ def _median(values: Array, weights: Array) -> float:
 
 def _calibration(rows: LeftOutScores) -> Calibration:
     """Fit slope a and bend b by damped Newton steps in (log a, b a² × mean square of the scores)."""
-    objective = _Objective.from_scores(rows)
-    if objective is None:
+    square = float(rows.s @ np.square(rows.f) / rows.s.sum())
+    if not 0.0 < square < np.inf:
         return Calibration(PRIOR_SLOPE, 0.0, rows.offset)
+    objective = _Objective(rows, _median(np.abs(rows.f), rows.s), square)
     point = np.array([np.log(PRIOR_SLOPE), 0.0])
     loss, gradient, curvature = objective.evaluate(point)
     damping = 0.0
@@ -188,7 +189,7 @@ def _calibration(rows: LeftOutScores) -> Calibration:
         else:
             damping = max(10.0 * damping, 0.1)
     a = float(np.exp(point[0]))
-    return Calibration(a, float(point[1] / (objective.square * a * a)), rows.offset)
+    return Calibration(a, float(point[1] / (square * a * a)), rows.offset)
 
 
 def _bounded_step(parameters: Array, gradient: Array, curvature: Array, damping: float) -> Array:
@@ -210,14 +211,6 @@ class _Objective:
     rows: LeftOutScores
     median: float
     square: float
-
-    @staticmethod
-    def from_scores(rows: LeftOutScores) -> "_Objective | None":
-        """The objective, or None if all scores are 0."""
-        square = float(rows.s @ np.square(rows.f) / rows.s.sum())
-        if not 0.0 < square < np.inf:
-            return None
-        return _Objective(rows, _median(np.abs(rows.f), rows.s), square)
 
     def evaluate(self, place: Array) -> tuple[float, Array, Array]:
         """Value, gradient and Hessian at (log a, b a² × mean square); the expected Hessian if not positive definite."""

@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.printing import ignore_warnings
+from vbsvm.design.candidates import DrawnColumns
 from vbsvm.design.columns import UNSEEN, Encoded, FactorPlan, Plan, group_labels
 from vbsvm.design.formula import syntax
-from vbsvm.design.formula.expansion import DrawnColumns
-from vbsvm.design.formula.matrix import Matrix
 from vbsvm.design.formula.reader import Reader
-from vbsvm.design.formula.sandbox import FormulaError
 from vbsvm.design.formula.syntax import FormulaParts
-from vbsvm.design.formula.terms import names_in
+from vbsvm.design.formula.terms import FormulaError, names_in
 from vbsvm.design.scaling import Recipe
 from vbsvm.inference.covariance.kinds import KINDS, WAYS
 from vbsvm.inference.gibbs import Sample
@@ -31,7 +29,6 @@ from vbsvm.missing.rows import Inputs
 from vbsvm.missing.settings import MAX_DRAWS
 from vbsvm.model.layouts.drawn import DrawnGaussian
 from vbsvm.model.spec import Spec
-from vbsvm.results.calibration import Calibration, PosteriorMean
 from vbsvm.results.covariance import LearnedCovariances
 from vbsvm.results.fit import Fit
 from vbsvm.results.tables import printed_components
@@ -111,7 +108,9 @@ def _checks(fit: Fit) -> Checks:
     if fit.population is not None:
         yield from _population(fit.population, plan)
     if fit.calibration is not None:
-        yield "the calibration", _is_link(fit.calibration)
+        link = fit.calibration
+        yield "the calibration", bool(np.isfinite([link.offset, link.slope]).all()) and link.slope > 0
+        yield "the calibration", 0 <= getattr(link, "bend", 0.0) < np.inf
     if fit.spreads is not None:
         yield from _spreads(fit.spreads, plan, len(fit.posterior.state.coefficients.mean), gates=fit.selects)
     if fit.missing_patterns is not None:
@@ -131,8 +130,8 @@ def _outcome(outcome: OptimizeResult, spec: Spec, n_coefficients: int) -> Checks
         settings = (*(getattr(scale, name, 1.0) for name in ("shape", "rate")), *variances)
         yield f"the scale of {block.name}", all(0 < float(setting) < np.inf for setting in settings)
     gates, map = state.gates, spec.gate_map
-    yield "the gates", (gates is None) == (map is None)
-    yield "the gates", gates is None or map is None or gates.log_odds.shape == (map.n_gates,)
+    shapes = None if gates is None else gates.log_odds.shape, None if map is None else (map.n_gates,)
+    yield "the gates", shapes[0] == shapes[1]
     inputs = input_model(spec.missing)
     if inputs is not None and outcome.inputs is not None:
         distribution, sums = inputs.inputs, outcome.inputs
@@ -152,35 +151,20 @@ def _sample(sample: Sample, spec: Spec, n_coefficients: int) -> Checks:
         yield f"the scale of {block.name}", scale.shape == (*size, q * q)
         variances = scale[..., :: q + 1] if scale.shape == (*size, q * q) else np.empty(0)
         yield f"the scale of {block.name}", bool((variances > 0).all() and np.isfinite(variances).all())
-    yield "the gates", (sample.gates is None) == (map is None)
-    yield "the gates", sample.gates is None or map is None or sample.gates.shape == (*size, map.n_gates)
+    shapes = None if sample.gates is None else sample.gates.shape, None if map is None else (*size, map.n_gates)
+    yield "the gates", shapes[0] == shapes[1]
 
 
-def _is_link(link: Calibration | PosteriorMean) -> bool:
-    """Whether log odds increase with the score and are finite."""
-    return bool(np.isfinite(link.offset)) and 0 < link.slope < np.inf and 0 <= getattr(link, "bend", 0.0) < np.inf
-
-
-def _is_finite(part: Any) -> bool:
+def _is_finite(part: Any, name: str = "") -> bool:
     """Whether all float arrays in an object and its fields are finite, except ``MAY_BE_INFINITE``."""
     if isinstance(part, np.ndarray):
-        return part.dtype.kind != "f" or bool(np.isfinite(part).all())
-    if isinstance(part, Mapping):
-        return all(map(_is_finite, part.values()))
-    if isinstance(part, tuple | list):
-        return all(map(_is_finite, part))
+        constant = np.isposinf(part) if name == "scale" and part.ndim == 1 else False  # scales of constant columns
+        return part.dtype.kind != "f" or bool((np.isfinite(part) | constant).all())
+    if isinstance(part, Mapping | tuple | list):
+        return all(map(_is_finite, part.values() if isinstance(part, Mapping) else part))
     if not is_dataclass(part) or isinstance(part, type | Recipe):
         return True
-    return all(
-        _is_finite(np.nan_to_num(value, posinf=1.0, nan=np.inf) if _is_scale_of_columns(name, value) else value)
-        for name, value in public_fields(part).items()
-        if name not in MAY_BE_INFINITE
-    )
-
-
-def _is_scale_of_columns(name: str, value: Any) -> bool:
-    """Whether this field holds scales of columns, which are infinite for constant columns."""
-    return name == "scale" and isinstance(value, np.ndarray) and value.ndim == 1
+    return all(_is_finite(value, name) for name, value in public_fields(part).items() if name not in MAY_BE_INFINITE)
 
 
 def _plan(plan: Plan) -> Checks:
@@ -195,15 +179,15 @@ def _plan(plan: Plan) -> Checks:
 
 def _factor_agrees(factor: FactorPlan, n_columns: int) -> bool:
     parts, seen = factor.levels.parts, factor.levels.seen
-    if len(parts) != len(factor.columns) or not all(array.ndim == 1 and len(array) for array in (*parts, seen)):
+    if not parts or len(parts) != len(factor.columns):
         return False
     return (
-        len(parts) > 0
+        all(array.ndim == 1 and len(array) for array in (*parts, seen))
         and all(map(_are_labels, parts))
         and len(factor.effects) == len(factor.slopes) > 0
         and all(0 <= slope < n_columns for slope in factor.slopes)
         and bool((np.diff(seen) > 0).all() and seen[0] >= 0 and seen[-1] < np.prod([len(array) for array in parts]))
-        and (len(parts) > 1 or len(seen) == len(parts[0]))
+        and (len(seen) == len(parts[0]) or len(parts) > 1)
     )
 
 
@@ -248,11 +232,6 @@ def _text_matches(parts: FormulaParts) -> bool:
     return same and sorted(SIGNS.findall(parsed.fixed)) == sorted(SIGNS.findall(parts.fixed))
 
 
-def _levels_are_plain(matrix: Matrix) -> bool:
-    levels = [list(values) for values in matrix.learned["categories"].values()]
-    return all(isinstance(level, PLAIN_LEVELS) for values in levels for level in values)
-
-
 def _equal(left: Any, right: Any) -> bool:
     """Whether two objects have equal fields; arrays are compared by their values."""
     if isinstance(left, np.ndarray):
@@ -268,7 +247,8 @@ def _equal(left: Any, right: Any) -> bool:
 def _reader(reader: Reader, plan: Plan) -> Checks:
     yield "the text of the formula", _text_matches(reader.parts)
     matrices = (reader.fixed, *reader.hidden, *(effects.matrix for effects in reader.effects))
-    yield "a level of a category", all(map(_levels_are_plain, matrices))
+    categories_of = [values for matrix in matrices for values in matrix.learned["categories"].values()]
+    yield "a level of a category", all(isinstance(level, PLAIN_LEVELS) for values in categories_of for level in values)
     names = reader.fixed.names[plan.recipe.first :]
     yield "the formula", reader.fixed.has_intercept == plan.recipe.intercept and list(plan.names[: len(names)]) == names
     yield "the plan of the formula", _equal(reader.plan, plan)
@@ -290,16 +270,13 @@ def _reader(reader: Reader, plan: Plan) -> Checks:
 
 
 def _inputs_agree(inputs: Inputs, plan: Plan) -> bool:
-    arrays = (inputs.variables, inputs.given, inputs.derived, inputs.feeds)
-    within = all(array.ndim == 1 and _within(array, plan.recipe.n_columns) for array in arrays[:3])
-    chosen = inputs.variables.tolist()
-    distinct = len(set(chosen)) == len(chosen) and min(chosen, default=plan.recipe.first) >= plan.recipe.first
-    return (
-        within
-        and distinct
-        and inputs.derived.shape == inputs.feeds.shape
-        and _within(inputs.feeds, len(inputs.variables))
+    arrays, first = (inputs.variables, inputs.given, inputs.derived), plan.recipe.first
+    if not all(array.ndim == 1 and _within(array, plan.recipe.n_columns) for array in arrays):
+        return False
+    distinct = (
+        len(np.unique(inputs.variables)) == len(inputs.variables) and inputs.variables.min(initial=first) >= first
     )
+    return distinct and inputs.derived.shape == inputs.feeds.shape and _within(inputs.feeds, len(inputs.variables))
 
 
 def _levels_agree(model: LevelModel, plan: Plan) -> bool:
@@ -318,42 +295,30 @@ def _levels_agree(model: LevelModel, plan: Plan) -> bool:
 
 
 def _within(numbers: NDArray[np.intp], end: int) -> bool:
-    return not len(numbers) or bool(numbers.min() >= 0 and numbers.max() < end)
+    return bool(numbers.min(initial=0) >= 0 and numbers.max(initial=-1) < end)
 
 
 def _spreads(spreads: LearnedCovariances, plan: Plan, n_coefficients: int, *, gates: bool) -> Checks:
     for estimate in spreads.learned:
-        yield (
-            f"the {estimate.kind} spread",
-            estimate.kind in KINDS and estimate.mean.shape == (plan.n_fixed,) and estimate.by in WAYS,
-        )
-        yield f"the {estimate.kind} spread", estimate.unit is None or 0 <= estimate.unit < len(plan.factors)
-        size = None if estimate.covariance is None else estimate.covariance.shape
-        yield f"the {estimate.kind} spread", size is None or size == (plan.n_fixed, plan.n_fixed)
-        variances = None if estimate.covariance is None else estimate.covariance.diagonal()
-        included = (
-            variances[~np.isnan(variances)] if variances is not None and gates else variances
-        )  # others are left out
-        yield f"the {estimate.kind} spread", estimate.degrees > 0 and (included is None or _are_variances(included))
-        yield f"the {estimate.kind} spread", estimate.between is None or estimate.between.shape == size
-        for array in (estimate.mean, estimate.covariance, estimate.between):
-            yield f"the {estimate.kind} spread", array is None or _are_numbers(array, gates=gates)
-        if estimate.between is not None and variances is not None:
-            yield f"the {estimate.kind} spread", bool((variances > 0)[estimate.between.diagonal() > 0].all())
+        what, covariance, between = f"the {estimate.kind} spread", estimate.covariance, estimate.between
+        yield what, estimate.kind in KINDS and estimate.mean.shape == (plan.n_fixed,) and estimate.by in WAYS
+        yield what, estimate.degrees > 0 and (estimate.unit is None or 0 <= estimate.unit < len(plan.factors))
+        for matrix in (covariance, between):
+            yield what, matrix is None or (covariance is not None and matrix.shape == (plan.n_fixed, plan.n_fixed))
+        for array in (estimate.mean, covariance, between):
+            yield what, array is None or _are_numbers(array, gates=gates)
+        if covariance is not None:
+            variances = covariance.diagonal()
+            yield what, not (variances < 0.0).any()
+            yield what, between is None or bool((variances > 0)[between.diagonal() > 0].all())
     if spreads.curvature is not None:
-        shapes = spreads.curvature.mean.shape, spreads.curvature.variances.shape
-        yield "the curvature", shapes == ((n_coefficients,), (n_coefficients,))
         for array in (spreads.curvature.mean, spreads.curvature.variances):
-            yield "the curvature", _are_numbers(array, gates=gates)
+            yield "the curvature", array.shape == (n_coefficients,) and _are_numbers(array, gates=gates)
 
 
 def _are_numbers(array: Array, *, gates: bool) -> bool:
     """Whether all values are finite; with gates, NaN is allowed for excluded coefficients."""
     return bool((np.isfinite(array) | (np.isnan(array) & gates)).all())
-
-
-def _are_variances(values: Array) -> bool:
-    return bool(np.isfinite(values).all() and (values >= 0.0).all())
 
 
 def _population(population: Population, plan: Plan) -> Checks:
@@ -377,10 +342,7 @@ def _is_covariance(matrix: Array) -> bool:
     return True
 
 
-def _missing_patterns(missing_patterns: MissingPatterns) -> Checks:
-    yield (
-        "the patterns of what is missing",
-        missing_patterns.patterns.shape == (len(missing_patterns.counts), len(missing_patterns.names)),
-    )
-    counts = missing_patterns.counts
-    yield "the patterns of what is missing", counts.ndim == 1 and counts.min(initial=0) >= 0 and counts.sum() > 0
+def _missing_patterns(missing: MissingPatterns) -> Checks:
+    what, counts = "the patterns of what is missing", missing.counts
+    yield what, missing.patterns.shape == (len(counts), len(missing.names))
+    yield what, counts.ndim == 1 and counts.min(initial=0) >= 0 and counts.sum() > 0

@@ -10,7 +10,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
@@ -196,24 +196,9 @@ def _by_curvature(fit: "Fit") -> MeanField:
     return posterior.with_covariance(distribution, _notes(fit, CURVATURE, reliability, missing=rough))
 
 
-def _notes(
-    fit: "Fit",
-    kind: str,
-    reliability: Reliability | None,
-    *,
-    clusters: str | None = None,
-    by: str = "curvature",
-    missing: bool = False,
-) -> Notes:
-    facts = {
-        "normalised": fit.spec.likelihood.normalised,
-        "power": fit.likelihood_power,
-        "clusters": clusters,
-        "by": by,
-    }
-    return of_kind(
-        kind, fit.posterior.notes, () if reliability is None else reliability.warnings, missing=missing, **facts
-    )
+def _notes(fit: "Fit", kind: str, reliability: Reliability | None, **facts: Any) -> Notes:
+    warnings, normalised = () if reliability is None else reliability.warnings, fit.spec.likelihood.normalised
+    return of_kind(kind, fit.posterior.notes, warnings, normalised=normalised, power=fit.likelihood_power, **facts)
 
 
 def _training_rows(fit: "Fit", kind: str) -> TrainingRows:

@@ -114,9 +114,7 @@ def _remarks(fit: "Fit") -> list[str]:
     ends = fit.history.starts if fit.selects else []
     if len(ends) < 2:
         return remarks
-    starts = "; ".join(
-        f"ELBO {printing.fixed_decimals(bound, 3)}, {count} predictors included" for bound, count in ends
-    )
+    starts = "; ".join(f"ELBO {printing.fixed_decimals(bound, 3)}, {n} predictors included" for bound, n in ends)
     return [*remarks, f"{len(ends)} starts {'agree' if starts_agree(ends) else 'disagree'}: {starts}."]
 
 
@@ -173,10 +171,8 @@ def inference_in_short(history: History) -> str:
 def inference_description(history: History) -> str:
     """Kind of inference and its length, in a sentence."""
     if isinstance(history, ChainHistory):
-        return (
-            f"The posterior was sampled: {_chains(history)} of {history.passes} Gibbs sweeps, of which "
-            f"{history.size[1]} draws were kept from each."
-        )
+        chains = f"{_chains(history)} of {history.passes} Gibbs sweeps"
+        return f"The posterior was sampled: {chains}, of which {history.size[1]} draws were kept from each."
     which = "variational Bayes with the exact bound" if history.outcome.exact else "mean-field variational Bayes"
     if history.outcome.integrated:
         which = f"variational Bayes, {INTEGRATED}"
@@ -199,10 +195,8 @@ def _of_optimization(history: OptimizationHistory) -> Iterator[tuple[bool, str]]
     if history.outcome.others:
         starts = history.starts
         agree = starts_agree(starts)
-        ends = "; ".join(
-            f"bound {printing.format_inline(bound, 7)}, {count} inputs included" for bound, count in starts
-        )
         verdict = "agree" if agree else "disagree, and the highest bound was kept"
+        ends = "; ".join(f"bound {printing.format_inline(bound, 7)}, {n} inputs included" for bound, n in starts)
         yield agree, f"{len(starts)} starts {verdict}: {ends}."
 
 
@@ -217,22 +211,18 @@ def _of_chains(history: ChainHistory) -> Iterator[tuple[bool, str]]:
             "depend on how long the chains ran. Use a tighter prior, such as Ridge(3, 3).",
         )
     worst = history.traces.worst()
+    good, needed = f"(up to {diagnostics.MAX_RHAT} is good)", f"effective draws ({diagnostics.MIN_ESS} are needed)."
     if worst is None:
         mixing = diagnostics.columns(history.traces.coefficient_mixing)
+        rhat, ess = f"{np.nanmax(mixing['rhat']):.3f}", f"{np.nanmin(mixing['ess_bulk']):.0f}"
         yield (
             True,
-            f"The chains agree: the largest R̂ is {np.nanmax(mixing['rhat']):.3f} (up to {diagnostics.MAX_RHAT} "
-            f"is good), and every coefficient has at least {np.nanmin(mixing['ess_bulk']):.0f} effective draws "
-            f"({diagnostics.MIN_ESS} are needed).",
+            f"The chains agree: the largest R̂ is {rhat} {good}, and every coefficient has at least {ess} {needed}",
         )
     else:
-        yield (
-            False,
-            f"The chains have not mixed well enough: {worst.rhat_of} has R̂ {printing.format_inline(worst.rhat, 4)} "
-            f"(up to {diagnostics.MAX_RHAT} is good), and {worst.ess_of} has "
-            f"{printing.format_inline(round(worst.ess))} effective draws ({diagnostics.MIN_ESS} are needed). Draw "
-            "more.",
-        )
+        rhat, ess = printing.format_inline(worst.rhat, 4), printing.format_inline(round(worst.ess))
+        mixed = f"{worst.rhat_of} has R̂ {rhat} {good}, and {worst.ess_of} has {ess} {needed}"
+        yield False, f"The chains have not mixed well enough: {mixed} Draw more."
 
 
 def _page(title: str, lines: Sequence[str], tables: Sequence[str]) -> str:

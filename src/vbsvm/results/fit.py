@@ -1,7 +1,7 @@
 """What a fit knows: one two-class model, its coefficients on the user's scale, and how it was reached."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final, overload
@@ -13,6 +13,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.settings import check_level
 from vbsvm.design.columns import Plan
+from vbsvm.design.frames import check_in_memory
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.loop import OptimizeResult, Status
 from vbsvm.missing.imputation import MissingPatterns, Population, mean_and_covariance, with_index
@@ -22,11 +23,10 @@ from vbsvm.results import covariance as covariances
 from vbsvm.results import fit_predictions as predictions
 from vbsvm.results.adapted import adapted
 from vbsvm.results.calibration import Calibration, PosteriorMean
-from vbsvm.results.comparison.leave_one_out import leave_one_out
-from vbsvm.results.comparison.left_out import LeftOutPredictions
 from vbsvm.results.covariance import ROBUST, Intervals, LearnedCovariances
 from vbsvm.results.effects.marginal import AverageEffects, Subject, subject_of
 from vbsvm.results.effects.rows import FormulaRows, row_weights
+from vbsvm.results.fit_predictions import Predictor
 from vbsvm.results.history import Facts, History, Traces, WorstMixing
 from vbsvm.results.notes import noted
 from vbsvm.results.posterior import Posterior, posterior_of
@@ -46,7 +46,7 @@ _PARTS = {"calibration", "facts", "missing_patterns", "outcome", "plan", "popula
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Fit(AverageEffects):
+class Fit(AverageEffects, Predictor):
     """A fitted two-class model. Positive scores mean the second of its classes.
 
     Standard errors answer different questions (see ``summary``): by default they are the posterior's in a logistic
@@ -341,37 +341,33 @@ class Fit(AverageEffects):
         """
         return predictions.evaluate(self, "predict_proba", data, new_groups)
 
-    def predict_files(
-        self,
-        files: Any,
-        to: str | os.PathLike[str],
-        *,
-        proba: bool = False,
-        scores: bool = False,
-        keep: Sequence[str] = (),
-    ) -> int:
-        """Predict the rows of files, which need not fit in memory, and write them to a file; give their number.
+    def predict_interval(self, data: Any, level: float = 0.95, *, new_groups: str = "population") -> Any:
+        """Probability of the second class of each observation, with an interval for it.
+
+        ``estimate`` is that of ``predict_proba``. The interval contains the probability of an observation with these
+        predictors: in a known group with the random effects of that group, in a new group with effects that may be any.
+        It answers how sure the estimate is, and not which class the observation will have.
 
         Parameters
         ----------
-        files : str, path, list of them, or Files
-            Names of Parquet or CSV files, a pattern such as ``"new/*.parquet"``, or a folder.
-        to : str or path
-            The file that is written, .parquet or .csv: a row for each, in the same order. One that exists is replaced
-            when all rows are there.
-        proba, scores : bool, default False
-            Add the probability of each class, and the score.
-        keep : list of str, default ()
-            Columns of the files that are copied, such as an identifier.
+        data : data frame
+            Observations, as for ``predict``.
+        level : float, default 0.95
+            Level of the intervals.
+        new_groups : {"population", "error"}, default "population"
+            What is done with groups that were not seen in fit, as in ``predict``.
         """
+        check_in_memory(data=data)
+        encoded = predictions.read(self, data, new_groups)
+        return predictions.predict_interval(self, encoded, self.predict_proba(encoded), data, level)
 
+    def _file_columns(self) -> tuple[Sequence[str], Collection[str]]:
+        """Columns of the formula, and those of them that were text; raise for fits of an estimator."""
         if self.reader is None:
             raise ValueError(
                 "This is one of a VBSVC's models, which knows no columns: call predict_files of the VBSVC."
             )
-        columns, text = self.reader.columns, predictions.text_columns(self.reader)
-        added: dict[str, Any] = {"keep": keep, "proba": proba, "scores": scores}
-        return predictions.write_predictions(self, files, to, columns=columns, text=text, classes=self.classes, **added)
+        return self.reader.columns, predictions.text_columns(self.reader)
 
     def predict_log_proba(self, data: Any, *, new_groups: str = "population") -> Array:
         """Logarithms of ``predict_proba``, which are finite also where a probability is too small for a number."""
@@ -542,16 +538,8 @@ class Fit(AverageEffects):
         fit = self if self._rows is None else self._without_rows()
         return {field.name: getattr(fit, field.name) for field in fields(fit)}
 
-    def left_out_predictions(self, refits: int | None = None, folds: int | None = None) -> LeftOutPredictions:
-        """Predict each training observation by a fit without it; ``compare_models`` asks for it.
-
-        With up to ``refits`` observations the fit is repeated without each of them. Else predictions are approximate,
-        by one step from the fit to all; where that may be far off, they come from refits without single observations,
-        or in up to 50 folds, within the same limit. ``refits=None`` is 200, or 10 where observations × coefficients
-        exceed 50 000; 0 gives the approximation, and ``folds=k`` so many folds. ``method`` of the result says what was
-        done. In refits columns are standardised as in the fit to all.
-        """
-        return leave_one_out([self], self.classes, refits, folds)
+    def _models(self) -> "tuple[Sequence[Fit], NDArray[Any]]":
+        return [self], self.classes
 
     @property
     def _input_population(self) -> Population | None:

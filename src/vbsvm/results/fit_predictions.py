@@ -6,6 +6,7 @@ Predictions of rows in files are written to a file piece by piece: neither need 
 import csv
 import errno
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,23 +15,25 @@ from typing import IO, TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_expit
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.settings import check_level
 from vbsvm.design import frames
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.columns import Encoded
 from vbsvm.design.formula.missing_inputs import columns_in
 from vbsvm.design.values import did_you_mean, join_names
 from vbsvm.missing.categories import FixedLevels, LevelDistributions
+from vbsvm.missing.imputation import with_index
 from vbsvm.missing.model import MissingModel
-from vbsvm.results import prediction
+from vbsvm.results import prediction, tables
+from vbsvm.results.comparison.leave_one_out import leave_one_out
+from vbsvm.results.comparison.models import LeftOutPredictions
 from vbsvm.results.covariance import score_posterior
 from vbsvm.results.prediction import Scores
 from vbsvm.sources import cluster as collections
-from vbsvm.sources.files import PARQUET, Files
+from vbsvm.sources.files import PARQUET, Files, ParquetWriter
 from vbsvm.sources.files import TEXT as ENDINGS
-from vbsvm.sources.files_parquet import ParquetWriter
 from vbsvm.sources.files_text import TEXT, TRUTH, WHOLE_NUMBERS
 from vbsvm.storage.atomic import atomic_write
 
@@ -80,48 +83,52 @@ def score_moments(fit: "Fit", encoded: Encoded) -> Scores:
     return _average(fit, prediction.score_moments(fit, encoded, score_posterior(fit).state), encoded)
 
 
+def predict_interval(fit: "Fit", encoded: Encoded, proba: Array, data: Any, level: float) -> Any:
+    """Table of each row's probability of the second class with its interval; of the type of the user's data."""
+    import pandas as pd
+
+    check_level("predict_interval", level)
+    lower, upper = prediction.probability_interval(score_moments(fit, encoded), fit._link, level)
+    table = with_index(pd.DataFrame({"estimate": proba[:, 1], "lower": lower, "upper": upper}), data)
+    sampled = "draws" if fit.posterior.by_draws else "the posterior's curvature"
+    link = "" if fit.spec.likelihood.normalised else ", with the link from decision values to probabilities fixed"
+    note = f'Probability of "{fit.classes[1]!s}" of each observation; intervals by {sampled}{link}.'
+    table.attrs = {"level": level, "note": note}
+    return tables.like(data, table)
+
+
 def _average(fit: "Fit", scores: Scores, encoded: Encoded) -> Scores:
     """Average scores over levels of missing categories and check that they are finite; estimators do so themselves."""
     if fit.reader is None:
         return scores
     if encoded.candidates is not None:
-        scores = prediction.average_candidates(scores, *_candidate_weights(fit, encoded.candidates, encoded.table))
+        shares = _candidate_shares(fit, encoded.candidates, encoded)
+        scores = prediction.average_candidates(scores, encoded.candidates.row, shares)
     return prediction.check_finite(fit, scores, encoded)
-
-
-def _classes(fit: "Fit", encoded: Encoded) -> NDArray[Any]:
-    return fit.classes[(mean_scores(fit, encoded).mean > 0).astype(np.intp)]
 
 
 def _log_odds(fit: "Fit", encoded: Encoded) -> Array:
     return prediction.log_odds([odds_scores(fit, encoded)], [fit._link])
 
 
-# By method: the name of a series of results, the result without rows, and that for rows.
-METHODS: "dict[str, tuple[str, Callable[[Fit], NDArray[Any]], Callable[[Fit, Encoded], NDArray[Any]]]]" = {
-    "decision_function": ("score", lambda _: np.empty(0), lambda fit, rows: mean_scores(fit, rows).mean),
-    "predict": ("class", lambda fit: fit.classes[:0], _classes),
-    "predict_proba": (
-        "probability",
-        lambda _: np.empty((0, 2)),
-        lambda fit, rows: prediction.probabilities(_log_odds(fit, rows)),
-    ),
-    "predict_log_proba": (
-        "log probability",
-        lambda _: np.empty((0, 2)),
-        lambda fit, rows: prediction.log_probabilities(_log_odds(fit, rows)),
-    ),
+# By method: the name of a series of results, and the result for rows.
+METHODS: "dict[str, tuple[str, Callable[[Fit, Encoded], NDArray[Any]]]]" = {
+    "decision_function": ("score", lambda fit, rows: mean_scores(fit, rows).mean),
+    "predict": ("class", lambda fit, rows: fit.classes[(mean_scores(fit, rows).mean > 0).astype(np.intp)]),
+    "predict_proba": ("probability", lambda fit, rows: prediction.probabilities(_log_odds(fit, rows))),
+    "predict_log_proba": ("log probability", lambda fit, rows: prediction.log_probabilities(_log_odds(fit, rows))),
 }
 
 
 def evaluate(fit: "Fit", method: str, data: Any, new_groups: str) -> Any:
     """Result of a prediction method for rows; lazy for Dask collections."""
-    name, empty, compute = METHODS[method]
-    if not collections.is_collection(data):
+    name, compute = METHODS[method]
+    if not frames.is_collection(data):
         return compute(fit, read(fit, data, new_groups))
     if collections.is_array(data):
         raise TypeError("data must be a data frame with named columns; got a dask array.")
-    return PartitionMethod(method, name, fit.classes, empty(fit), {"new_groups": new_groups}).of(fit, data)
+    empty = fit.classes[:0] if method == "predict" else np.empty(0 if method == "decision_function" else (0, 2))
+    return PartitionMethod(method, name, fit.classes, empty, {"new_groups": new_groups}).of(fit, data)
 
 
 @final
@@ -157,6 +164,56 @@ class PartitionMethod:
         return collections.map_partitions_lazily(self, model, data, example)
 
 
+class Predictor(ABC):
+    """Mixin of fits and estimators: predictions of rows in files, and of the fit's rows by fits without them."""
+
+    @abstractmethod
+    def _models(self) -> "tuple[Sequence[Fit], NDArray[Any]]":
+        """The fits, and the classes that they tell apart."""
+
+    @abstractmethod
+    def _file_columns(self) -> tuple[Sequence[str], Collection[str]]:
+        """Columns that the model needs, and those of them that are text in any case."""
+
+    def predict_files(
+        self,
+        files: Any,
+        to: str | os.PathLike[str],
+        *,
+        proba: bool = False,
+        scores: bool = False,
+        keep: Sequence[str] = (),
+    ) -> int:
+        """Predict the rows of files, which need not fit in memory, and write them to a file; give their number.
+
+        Parameters
+        ----------
+        files : str, path, list of them, or Files
+            Names of Parquet or CSV files, a pattern such as ``"new/*.parquet"``, or a folder.
+        to : str or path
+            The file that is written, .parquet or .csv: a row for each, in the same order. One that exists is replaced
+            when all rows are there.
+        proba, scores : bool, default False
+            Add the probability of each class, and the score.
+        keep : list of str, default ()
+            Columns of the files that are copied, such as an identifier.
+        """
+        columns, text = self._file_columns()
+        added: dict[str, Any] = {"keep": keep, "proba": proba, "scores": scores}
+        return write_predictions(self, files, to, columns=columns, text=text, classes=self._models()[1], **added)
+
+    def left_out_predictions(self, refits: int | None = None, folds: int | None = None) -> LeftOutPredictions:
+        """Predict each training observation by a fit without it; ``compare_models`` asks for it.
+
+        With up to ``refits`` observations the fit is repeated without each of them. Else predictions are approximate,
+        by one step from the fit to all; where that may be far off, they come from refits without single observations,
+        or in up to 50 folds, within the same limit. ``refits=None`` is 200, or 10 where observations × coefficients
+        exceed 50 000; 0 gives the approximation, and ``folds=k`` so many folds. ``method`` of the result says what was
+        done. In refits columns are standardised as in the fit to all.
+        """
+        return leave_one_out(*self._models(), refits, folds)
+
+
 def observed_classes(fit: "Fit", data: Any) -> NDArray[Any]:
     """Observed class of each row, from the outcome column; raise for classes that were not in fit."""
     if fit.reader is None:
@@ -175,25 +232,28 @@ def observed_classes(fit: "Fit", data: Any) -> NDArray[Any]:
 def summed_slopes(fit: "Fit", encoded: Encoded, of_rows: Array) -> Array:
     """Cᵀu for each column u of ``of_rows``: the gradient of Σ u f by the coefficients of columns."""
     if encoded.candidates is not None:
-        row, shares = _candidate_weights(fit, encoded.candidates, encoded.table)
-        of_rows = shares[:, None] * of_rows[row]
-    return prediction.cross(fit, encoded, of_rows)
+        shares = _candidate_shares(fit, encoded.candidates, encoded)
+        of_rows = shares[:, None] * of_rows[encoded.candidates.row]
+    total = np.zeros((fit.plan.n_fixed, of_rows.shape[1]))
+    for where, columns in prediction.design_blocks(fit, encoded):
+        total += columns.T @ of_rows[where]
+    return total
 
 
 def score_changes(fit: "Fit", encoded: Encoded, changes: Array) -> Array:
     """Changes of the rows' scores by changes of the columns' coefficients (each a row of ``changes``)."""
-    changes_of_candidates = prediction.scores_of_coefficients(fit, encoded, changes)
+    by_row = np.empty((encoded.table.shape[0], len(changes)))
+    for where, columns in prediction.design_blocks(fit, encoded):
+        by_row[where] = columns @ changes.T
     if encoded.candidates is None:
-        return changes_of_candidates
-    _, shares = _candidate_weights(fit, encoded.candidates, encoded.table)
-    return np.add.reduceat(shares[:, None] * changes_of_candidates, encoded.candidates.firsts, axis=0)
+        return by_row
+    shares = _candidate_shares(fit, encoded.candidates, encoded)
+    return np.add.reduceat(shares[:, None] * by_row, encoded.candidates.firsts, axis=0)
 
 
-def _candidate_weights(
-    fit: "Fit", candidates: Candidates, table: NDArray[np.floating]
-) -> tuple[NDArray[np.intp], Array]:
-    """Row of each candidate, and its probability within that row."""
-    return candidates.row, candidates.softmax(candidate_log_probs(fit, candidates, table))
+def _candidate_shares(fit: "Fit", candidates: Candidates, encoded: Encoded) -> Array:
+    """Probability of each candidate within its row."""
+    return candidates.softmax(candidate_log_probs(fit, candidates, encoded.table))
 
 
 def candidate_log_probs(
@@ -216,12 +276,6 @@ def candidate_log_probs(
     if rng is not None:
         return candidates.log_prob(distributions.draw(rng).logs)
     return candidates.log_prob(tuple(np.log(weights / weights.sum()) for weights in distributions.concentrations))
-
-
-def label_log_probs(fit: "Fit", encoded: Encoded, signs: Array) -> Array:
-    """Log probability of labels for each candidate, given its values."""
-    scores = prediction.mean_scores(fit, encoded)
-    return log_expit(signs * prediction.log_odds([scores], [fit._link])[:, 0])
 
 
 def level_distributions(fit: "Fit") -> FixedLevels | None:
@@ -355,9 +409,7 @@ def _text_writer(file: Any, sep: str) -> Any:
 
 def write_text(frame: "pd.DataFrame", file: Any, sep: str = ",", *, header: bool = True) -> None:
     """Write a table as CSV; cells with a carriage return, a line end for many readers, are quoted."""
-    text = [frame[name].astype(str) for name in frame if frame[name].dtype.kind == "O"]
-    returns = any("\r" in str(name) for name in frame) or any(
-        column.str.contains("\r", regex=False).any() for column in text
-    )
+    texts = [frame[name].astype(str).str for name in frame if frame[name].dtype.kind == "O"]
+    returns = frame.columns.astype(str).str.contains("\r").any() or any(text.contains("\r").any() for text in texts)
     quoting = csv.QUOTE_NONNUMERIC if returns else csv.QUOTE_MINIMAL  # the latter only quotes them from Python 3.13 on
     frame.to_csv(file, sep=sep, index=False, header=header, quoting=quoting)

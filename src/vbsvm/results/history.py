@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain
 from operator import add
-from typing import Any, Self, TypeVar, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,6 @@ from vbsvm.inference.loop import OptimizeResult, Status
 from vbsvm.model.priors import Normal
 from vbsvm.model.spec import Block, Spec
 from vbsvm.sources.distributed import AnyRows, InMemory
-
-N = TypeVar("N", int, float)
 
 
 @final
@@ -68,11 +66,12 @@ class Facts:
 
     def __add__(self, other: Self) -> "Facts":
         """Add the counts of two sets of rows."""
-        weights = None
-        if self.weights is not None or other.weights is not None:
-            weights = _add_pairs(self._totals, other._totals)
+        ours, theirs = self._totals, other._totals
+        weighted = self.weights is not None or other.weights is not None
+        weights = (ours[0] + theirs[0], ours[1] + theirs[1]) if weighted else None
+        rows = self.rows[0] + other.rows[0], self.rows[1] + other.rows[1]
         sizes = tuple(a + b for a, b in zip(self.group_sizes, other.group_sizes, strict=True))
-        return Facts(_add_pairs(self.rows, other.rows), weights, sizes, self.n_dropped + other.n_dropped)
+        return Facts(rows, weights, sizes, self.n_dropped + other.n_dropped)
 
     @property
     def _totals(self) -> tuple[float, float]:
@@ -95,10 +94,6 @@ class Facts:
     def n_rows(self) -> int:
         """Number of rows."""
         return sum(self.rows)
-
-
-def _add_pairs(a: tuple[N, N], b: tuple[N, N]) -> tuple[N, N]:
-    return a[0] + b[0], a[1] + b[1]
 
 
 @final
@@ -147,11 +142,14 @@ def starts_agree(starts: list[tuple[float, int]]) -> bool:
 @final
 @dataclass(frozen=True, eq=False)
 class ChainHistory:
-    """Chains of draws; ``separable`` says whether most of them separate the classes."""
+    """Chains of draws, which have no bounds; ``separable`` says whether most of them separate the classes."""
 
     plan: Plan
     spec: Spec
     sample: Sample
+
+    bounds: ClassVar[Array] = np.empty(0)
+    starts: ClassVar[list[tuple[float, int]]] = []
 
     @property
     def ending(self) -> Status:
@@ -164,16 +162,6 @@ class ChainHistory:
     def passes(self) -> int:
         """Sweeps of each chain, tuning included."""
         return self.sample.sweeps
-
-    @property
-    def bounds(self) -> Array:
-        """Empty: a sampler has no bound."""
-        return np.empty(0)
-
-    @property
-    def starts(self) -> list[tuple[float, int]]:
-        """Empty: chains are judged by how they mix."""
-        return []
 
     @property
     def size(self) -> tuple[int, int]:
@@ -198,27 +186,22 @@ History = OptimizationHistory | ChainHistory
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """Draws of one parameter, chains × draws; ``scale`` marks positive scale parameters."""
+    """Draws of one parameter, chains × draws; ``scale`` marks positive scale parameters.
+
+    A variance component has the term that it belongs to, and the effect or effects.
+    """
 
     name: str
     draws: Array
     scale: bool = False
+    term: str = ""
+    effect: str = ""
 
     @property
     def mixing(self) -> Mixing:
         """R̂ and effective draws; of the logarithm for a scale."""
         with np.errstate(divide="ignore"):
             return Mixing.from_draws(np.log(self.draws) if self.scale else self.draws)
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Component:
-    """The trace of a standard deviation or a correlation, and the term and effect that it belongs to."""
-
-    term: str
-    effect: str
-    trace: Trace
 
 
 @final
@@ -248,7 +231,7 @@ class Traces:
 
     def __iter__(self) -> Iterator[Trace]:
         """Iterate over coefficients, gates, variance components."""
-        yield from chain(self.coefficients(), self.gates(), (component.trace for component in self.components()))
+        yield from chain(self.coefficients(), self.gates(), self.components())
 
     def coefficients(self) -> Iterator[Trace]:
         """The intercept, and each coefficient that users see."""
@@ -270,23 +253,23 @@ class Traces:
         for j, members in enumerate(gates.members):
             yield Trace(f"gate of {', '.join(self.plan.name_of(k) for k in members)}", draws[:, :, j])
 
-    def components(self) -> Iterator[Component]:
+    def components(self) -> Iterator[Trace]:
         """Standard deviations of each block's effects, and their correlations."""
         for block, values in zip(self.spec.blocks, self.sample.scales, strict=True):
             if block.columns[0].start < self.plan.n_fixed and isinstance(block.prior, Normal):
                 continue
-            effects = list(effects_of(self.plan, block))
-            q = math.isqrt(values.shape[2])
+            effects, term, q = list(effects_of(self.plan, block)), block.name, math.isqrt(values.shape[2])
             matrices = values.reshape(*values.shape[:2], q, q)
-            for j, (name, unit) in enumerate(effects):
+            for j, (effect, unit) in enumerate(effects):
                 sds = unit * np.sqrt(matrices[:, :, j % q, j % q])  # several effects may share one variance
-                yield Component(block.name, name, Trace(sd_name(block.name, name, len(effects)), sds, scale=True))
+                yield Trace(
+                    f"sd of {term}" if len(effects) == 1 else f"sd of {effect} in {term}", sds, True, term, effect
+                )
             for j in range(q):
                 for i in range(j):
                     product = matrices[:, :, i, i] * matrices[:, :, j, j]
-                    name_of_pair = correlation_name(effects[i][0], effects[j][0])
-                    trace = Trace(f"{name_of_pair} in {block.name}", matrices[:, :, i, j] / np.sqrt(product))
-                    yield Component(block.name, name_of_pair, trace)
+                    pair = correlation_name(effects[i][0], effects[j][0])
+                    yield Trace(f"{pair} in {term}", matrices[:, :, i, j] / np.sqrt(product), False, term, pair)
 
     @cached_property
     def coefficient_mixing(self) -> tuple[Mixing, ...]:
@@ -301,7 +284,7 @@ class Traces:
     @cached_property
     def component_mixing(self) -> tuple[Mixing, ...]:
         """Of each variance component."""
-        return tuple(component.trace.mixing for component in self.components())
+        return tuple(component.mixing for component in self.components())
 
     def columns(self) -> dict[str, Array]:
         """R̂ and effective draws of intercept and coefficients, with gates also those of each coefficient's gate."""
@@ -324,11 +307,6 @@ class Traces:
             return None
         first, last = int(np.nanargmax(rhat)), int(np.nanargmin(ess))
         return WorstMixing(float(rhat[first]), names[first], float(ess[last]), names[last])
-
-
-def sd_name(term: str, effect: str, n_effects: int) -> str:
-    """Display name of the standard deviation of an effect."""
-    return f"sd of {term}" if n_effects == 1 else f"sd of {effect} in {term}"
 
 
 def correlation_name(one: str, other: str) -> str:

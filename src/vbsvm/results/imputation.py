@@ -4,28 +4,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_expit
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import check_whole, read_seed
 from vbsvm.design import frames
-from vbsvm.design.candidates import Candidates
+from vbsvm.design.candidates import Candidates, Draws
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.missing.imputation import Population, ProperDraw, impute, with_index
 from vbsvm.missing.model import input_model
 from vbsvm.missing.rows import design_rows
-from vbsvm.results.fit_predictions import (
-    OF_ESTIMATOR,
-    candidate_log_probs,
-    label_log_probs,
-    level_distributions,
-    read,
-)
+from vbsvm.results import prediction
+from vbsvm.results.fit_predictions import OF_ESTIMATOR, candidate_log_probs, level_distributions, read
 from vbsvm.results.tables import like
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vbsvm.design.formula.expansion import Categories, Draws
+    from vbsvm.design.formula.missing_inputs import Categories
     from vbsvm.design.formula.reader import Reader
     from vbsvm.results.fit import Fit
 
@@ -57,14 +53,14 @@ def completed_tables(fit: "Fit", data: Any, n: int, y: Any, random_state: Any) -
         proposed = None
         if encoded.candidates is not None and encoded.candidates.draws is not None:
             rows = reader.select(data)
-            proposed = reader.proposed_draws(rows, rng)
+            proposed = reader.draws(rows, rng)
             encoded = reader.encode(rows, proposed)
         table, completed, candidates = encoded.table, frame, encoded.candidates
         if candidates is not None:
             signs = None if labels is None else labels[candidates.row, 0]
             chances = candidate_log_probs(fit, candidates, table, signs, rng)
             if proposed is not None and signs is not None:
-                chances = chances + label_log_probs(fit, encoded, signs)
+                chances = chances + _label_log_probs(fit, encoded, signs)
             which = candidates.sample_one(chances, rng)
             completed = _with_levels(frame, reader.categories, candidates.levels[which])
             if proposed is not None and reader.drawn is not None:
@@ -73,6 +69,12 @@ def completed_tables(fit: "Fit", data: Any, n: int, y: Any, random_state: Any) -
         values = _drawn_values(fit.plan, table, draw, regressors, columns, rng)
         tables.append(like(data, with_values(completed, list(places), values)))
     return tables
+
+
+def _label_log_probs(fit: "Fit", encoded: Encoded, signs: Array) -> Array:
+    """Log probability of labels for each candidate, given its values."""
+    scores = prediction.mean_scores(fit, encoded)
+    return log_expit(signs * prediction.log_odds([scores], [fit._link])[:, 0])
 
 
 def drawn_inputs(
@@ -219,7 +221,7 @@ def _expected_drawn(reader: "Reader", data: Any) -> "tuple[pd.DataFrame, pd.Data
     means = frame[names].astype(np.float64).to_numpy(na_value=np.nan).copy()
     spreads = np.zeros_like(means)
     if lost.any():
-        values = reader.expected_draws(frame).values
+        values = reader.draws(frame).values
         means[lost] = np.where(missing[lost], values.mean(axis=0), means[lost])
         spreads[lost] = np.where(missing[lost], values.std(axis=0), 0.0)
     return pd.DataFrame(means, columns=pd.Index(names)), pd.DataFrame(spreads, columns=pd.Index(names))

@@ -85,7 +85,9 @@ def _newton_step(spec: Spec, state: State, source: Source) -> Array:
 
 def complete_rows(source: Memory, draw: ProperDraw | None, which: RowSelection, rng: np.random.Generator) -> Memory:
     """These of the rows, as ``choose_candidates`` gives them, with drawn values for missing inputs."""
-    chosen = source if source.candidates is None else _take_rows(source, which)
+    chosen = source
+    if source.candidates is not None:
+        chosen = replace(source.take(which), candidates=None, known_levels=None)
     return chosen if chosen.missing_inputs is None or draw is None else _with_inputs(chosen, draw, rng)
 
 
@@ -102,20 +104,6 @@ def choose_candidates(source: Memory, number: int, rng: np.random.Generator) -> 
     levels = distributions.draw(rng, labelled=True)
     chances = distributions.log_prob_of_table(levels, candidates, source.recipe, source.X, source.y)
     return candidates.sample_one(np.where(candidates.in_completed_table(number, rng), chances, -np.inf), rng)
-
-
-def _take_rows(source: Memory, which: RowSelection) -> Memory:
-    inputs = source.missing_inputs
-    return replace(
-        source,
-        X=source.X[which],
-        y=source.y[which],
-        weights=source.weights[which],
-        groupings=tuple(grouping.take(which) for grouping in source.groupings),
-        missing_inputs=None if inputs is None else inputs.take(which),
-        candidates=None,
-        known_levels=None,
-    )
 
 
 def _with_inputs(source: Memory, draw: ProperDraw, rng: np.random.Generator) -> Memory:

@@ -53,11 +53,11 @@ class Notes:
     """
 
     explanation: str
-    mean: str
-    aside: str
     intervals: str
     components: str
     spreads: tuple[str, str]
+    mean: str = "mean"
+    aside: str = ""
     groups: str = ""
     selection: str = ""
     of_posterior: bool = True  # and not of repeated sampling
@@ -73,7 +73,6 @@ class Notes:
 
 MEAN_FIELD = Notes(
     explanation=f"Spreads are mean field's, about half of the posterior's.{_DRAWS_FROM}",
-    mean="mean",
     aside=" (mean field: too narrow)",
     intervals="by mean field",
     components="by mean field, which can be far off",
@@ -101,7 +100,6 @@ MEAN_FIELD_WITH_GROUPS = replace(
 # The exact bound is for models without gates: there is no selection to speak of.
 EXACT_BOUND = Notes(
     explanation="Spreads are those of the exact bound: wider than mean field's, but narrower than the posterior's.",
-    mean="mean",
     aside=" (exact bound: narrow)",
     intervals="by the exact bound",
     components="by the exact bound, which can be far off",
@@ -117,7 +115,6 @@ EXACT_BOUND = Notes(
 )
 EXACT_LOGISTIC_BOUND = Notes(
     explanation="Spreads are those of the exact bound, somewhat narrower than the posterior's.",
-    mean="mean",
     aside=" (exact bound)",
     intervals="by the exact bound",
     components="by the exact bound, too small where groups have few observations",
@@ -131,7 +128,6 @@ EXACT_LOGISTIC_BOUND = Notes(
 )
 AUGMENTED_LOGISTIC_BOUND = Notes(
     explanation=f"Spreads are those of the augmented bound, narrower than the posterior's.{_DRAWS_FROM}",
-    mean="mean",
     aside=" (augmented bound: narrow)",
     intervals="by the augmented bound",
     components="by the augmented bound, which can be far off",
@@ -144,19 +140,17 @@ AUGMENTED_LOGISTIC_BOUND = Notes(
 )
 INTEGRATED = Notes(
     explanation="Spreads are those of the posterior, with the effects of groups integrated out.",
-    mean="mean",
     aside=" (posterior)",
     intervals="of the posterior",
     components="of the posterior, with the effects of groups integrated out",
     spreads=("Spreads are the posterior's", f"{_NUMBERS} the posterior: they hold if the model does."),
 )
-DRAWS_OF_POSTERIOR = Notes(
+DRAWS_OF_POSTERIOR = replace(
+    INTEGRATED,
     explanation="Spreads are those of the posterior.",
     mean="posterior mean",
     aside="",
-    intervals="of the posterior",
     components="of the posterior",
-    spreads=("Spreads are the posterior's", f"{_NUMBERS} the posterior: they hold if the model does."),
     selection=_SELECTION_OF_DRAWS,
 )
 DRAWS = replace(
@@ -175,11 +169,7 @@ DRAWS_AT_POWER = replace(
 )
 
 _OF_POSTERIOR = {"mean": "mean", "aside": " (posterior)", "intervals": "of the posterior"}
-_BY_CURVATURE = {
-    "mean": "mean",
-    "aside": " (by the curvature)",
-    "intervals": "by the curvature at the mean",
-}
+_BY_CURVATURE = {"mean": "mean", "aside": " (by the curvature)", "intervals": "by the curvature at the mean"}
 # By kind, and whether the posterior says what it seems to say: that of a likelihood, or of a calibrated power.
 KIND_NOTES: dict[tuple[str, bool], dict[str, Any]] = {
     ("robust", False): {
@@ -293,14 +283,8 @@ def of_kind(
     }
     fields = KIND_NOTES[kind, sound]
     title, text = fields["spreads"]
-    return replace(
-        base,
-        **fields
-        | {
-            "explanation": " ".join([fields["explanation"].format(**facts), *warnings]),
-            "spreads": (title, " ".join([text.format(**facts), *warnings])),
-        },
-    )
+    explanation, text = (" ".join([part.format(**facts), *warnings]) for part in (fields["explanation"], text))
+    return replace(base, **fields | {"explanation": explanation, "spreads": (title, text)})
 
 
 def beside_posterior(notes: Notes) -> Notes:
@@ -328,18 +312,13 @@ def of_components(base: Notes, *, narrow: bool, by_response: bool) -> Notes:
     advice = " Intervals marked as too narrow cover less often than their level: use inference=Gibbs()." * narrow
     if base in (INTEGRATED, DRAWS_OF_POSTERIOR):
         how = ", random effects integrated out" * (base == INTEGRATED)
-        return replace(
-            base,
-            explanation=f"Posterior medians and highest-density intervals{how}.{advice}",
-            components=f"of the highest posterior density{how}",
-        )
+        explanation = f"Posterior medians and highest-density intervals{how}.{advice}"
+        return replace(base, explanation=explanation, components=f"of the highest posterior density{how}")
     if not by_response:
         return base
-    return replace(
-        base,
-        explanation=f"Intervals of standard deviations approximate the posterior by linear response.{advice}",
-        components="by linear response; too narrow for random effects" if narrow else "by linear response",
-    )
+    explanation = f"Intervals of standard deviations approximate the posterior by linear response.{advice}"
+    components = "by linear response" + "; too narrow for random effects" * narrow
+    return replace(base, explanation=explanation, components=components)
 
 
 def noted(frame: "pd.DataFrame", notes: Notes, level: float | None = None) -> "pd.DataFrame":

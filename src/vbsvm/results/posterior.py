@@ -135,7 +135,7 @@ class MeanField:
         return self.state.scales[block].inverse_mean
 
     def effects(self, which: slice) -> tuple[Array, Array]:
-        """Moments of the mean-field distribution."""
+        """Means and standard deviations of these coefficients."""
         distribution = self.state.gaussian
         return distribution.mean[which], np.sqrt(distribution.variances[which])
 
@@ -225,7 +225,7 @@ class Sampled:
         return float((1.0 / self.sample.scales[block]).mean())
 
     def effects(self, which: slice) -> tuple[Array, Array]:
-        """Moments of the draws."""
+        """Means and standard deviations of these coefficients."""
         distribution = self.state.gaussian
         return distribution.mean[which], np.sqrt(distribution.variances[which])
 

@@ -7,12 +7,13 @@ decided in ``results/fit_predictions.py``.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
-from scipy.special import expit, log_expit, log_softmax, ndtr, softmax
+from scipy.special import expit, log_expit, log_softmax, ndtr, ndtri, softmax
 
 from vbsvm.base.arrays import Array, block_rows, single_threaded_blas
 from vbsvm.base.distributions import MIDPOINTS
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 Link = Calibration | PosteriorMean
 # Multipliers that have no divisor in common with the number of quantiles.
 LATTICE = (1, 2, 4, 5, 7, 8)
+# Steps of the search for a quantile of a mixture.
+BISECTIONS = 60
 
 
 @final
@@ -67,10 +70,11 @@ def score_moments(fit: "Fit", encoded: Encoded, state: State) -> Scores:
 
 
 def _scores(fit: "Fit", coefficients: EffectiveCoefficients, state: State, encoded: Encoded) -> Scores:
-    prior_covs = [prior_covariances(fit.plan, fit.spec, state, k) for k in range(len(fit.plan.factors))]
-    scores = Scores(*(np.zeros(encoded.table.shape[0]) for _ in range(3)))
-    if any((levels == UNSEEN).any() for levels in encoded.levels):
-        scores = replace(scores, departures=np.zeros((len(scores.mean), len(MIDPOINTS))))
+    scores, unseen = Scores(*(np.zeros(encoded.table.shape[0]) for _ in range(3))), {}
+    for k, levels in enumerate(encoded.levels):
+        if (levels == UNSEEN).any():
+            unseen[k] = prior_covariances(fit.plan, fit.spec, state, k)
+    departures = np.zeros((len(scores.mean), len(MIDPOINTS))) if unseen else None
     for block in _blocks_of(fit, encoded):
         rows_of_block, design = block.where, block.design
         rows, incomplete = _completed(fit, block)
@@ -81,15 +85,15 @@ def _scores(fit: "Fit", coefficients: EffectiveCoefficients, state: State, encod
             design = incomplete.design
         scores.mean[rows_of_block], variance = coefficients.row_moments(rows)
         scores.variance[rows_of_block] = _overflown(variance)
-        for covariances, grouping in zip(prior_covs, block.groupings, strict=True):
-            if grouping.has_unseen and scores.departures is not None:
-                z = grouping.unseen_effects(design)
+        for k, covariances in unseen.items():
+            if block.groupings[k].has_unseen and departures is not None:
+                z = block.groupings[k].unseen_effects(design)
                 added = _overflown(np.einsum("iq,kqr,ir->ik", z, covariances, z))
                 average = added.mean(axis=1, keepdims=True)
                 scores.from_unknown[rows_of_block] += average[:, 0]
-                scores.departures[rows_of_block] += np.where(np.isfinite(average), added - average, 0.0)
+                departures[rows_of_block] += np.where(np.isfinite(average), added - average, 0.0)
         scores.variance[rows_of_block] += scores.from_unknown[rows_of_block]
-    return scores
+    return replace(scores, departures=departures)
 
 
 def _overflown(variances: Array | float) -> Array:
@@ -97,23 +101,13 @@ def _overflown(variances: Array | float) -> Array:
     return np.where(np.isnan(variances), np.inf, variances)
 
 
-def cross(fit: "Fit", encoded: Encoded, of_rows: Array) -> Array:
-    """CᵀU for the columns C of the design, missing inputs at their expected values; U has a row for each of the table.
+def design_blocks(fit: "Fit", encoded: Encoded) -> Iterator[tuple[NDArray[np.intp], Array]]:
+    """Rows of each block, and their columns of the design, missing inputs at their expected values.
 
     Columns that only groups' effects multiply are left out.
     """
-    total = np.zeros((fit.plan.n_fixed, of_rows.shape[1]))
     for block in _blocks_of(fit, encoded):
-        total += _completed(fit, block)[0].as_array.T @ of_rows[block.where]
-    return total
-
-
-def scores_of_coefficients(fit: "Fit", encoded: Encoded, theta: Array) -> Array:
-    """Scores Cθ for each θ in the rows of ``theta``: rows × number of θ."""
-    scores = np.empty((encoded.table.shape[0], len(theta)))
-    for block in _blocks_of(fit, encoded):
-        scores[block.where] = _completed(fit, block)[0].as_array @ theta.T
-    return scores
+        yield block.where, _completed(fit, block)[0].as_array
 
 
 def _completed(fit: "Fit", block: "_Block") -> tuple[Any, IncompleteRows | None]:
@@ -154,9 +148,8 @@ def average_candidates(scores: Scores, rows: NDArray[np.intp], chances: Array) -
     centre = mean(scores.mean)
     with np.errstate(over="ignore", invalid="ignore"):
         between = _overflown(np.maximum(mean(np.square(scores.mean)) - np.square(centre), 0.0))
-    of_levels = None
-    if scores.departures is not None:
-        of_levels = np.stack([mean(column) for column in scores.departures.T], axis=1)
+    departures = scores.departures
+    of_levels = None if departures is None else np.stack([mean(column) for column in departures.T], axis=1)
     return Scores(centre, mean(scores.variance) + between, mean(scores.from_unknown) + between, of_levels)
 
 
@@ -165,12 +158,12 @@ def decision_values(scores_of: Sequence[Scores], calibrations: Sequence[Link | N
 
     These are scores times slopes, or log odds for normalised likelihoods.
     """
-    scores = _means(scores_of)
+    scores = np.stack([scores.mean for scores in scores_of], axis=1)
     links = [link for link in calibrations if link is not None]
     if len(scores_of) == 1 or len(links) < len(scores_of):
         return scores
     if isinstance(links[0], PosteriorMean):
-        return _over_new_levels(scores_of, _total_variance, calibration.mean_log_odds)
+        return _over_new_levels(scores_of, attrgetter("variance"), calibration.mean_log_odds)
     with np.errstate(over="ignore"):
         return scores * np.array([link.slope for link in links])
 
@@ -184,12 +177,14 @@ def log_odds(scores_of: Sequence[Scores], links: Sequence[Link | None]) -> Array
     posterior_links = [link for link in links if isinstance(link, PosteriorMean)]
     if posterior_links:
         return calibration.population_log_odds(
-            posterior_links, _over_new_levels(scores_of, _total_variance, calibration.mean_log_odds)
+            posterior_links, _over_new_levels(scores_of, attrgetter("variance"), calibration.mean_log_odds)
         )
     calibrations = [link for link in links if isinstance(link, Calibration)]
     if len(calibrations) < len(scores_of):
         return pseudo_log_odds(scores_of)
-    return _over_new_levels(scores_of, _unknown_variance, lambda f, v: calibration.log_odds(calibrations, f, v))
+    return _over_new_levels(
+        scores_of, attrgetter("from_unknown"), lambda f, v: calibration.log_odds(calibrations, f, v)
+    )
 
 
 def pseudo_log_odds(scores_of: Sequence[Scores]) -> Array:
@@ -200,26 +195,14 @@ def pseudo_log_odds(scores_of: Sequence[Scores]) -> Array:
         common = variances.mean(axis=1, keepdims=True)
         return hinge.averaged_log_odds(scores, np.broadcast_to(common, scores.shape))
 
-    return _over_new_levels(scores_of, _unknown_variance, average)
-
-
-def _means(scores_of: Sequence[Scores]) -> Array:
-    return np.stack([scores.mean for scores in scores_of], axis=1)
-
-
-def _total_variance(scores: Scores) -> Array:
-    return scores.variance
-
-
-def _unknown_variance(scores: Scores) -> Array:
-    return scores.from_unknown
+    return _over_new_levels(scores_of, attrgetter("from_unknown"), average)
 
 
 def _over_new_levels(
     scores_of: Sequence[Scores], variance: Callable[[Scores], Array], average: Callable[[Array, Array], Array]
 ) -> Array:
     """Log odds of probabilities averaged over normal scores and over the variances of new groups' effects."""
-    scores, variances = _means(scores_of), np.stack([variance(s) for s in scores_of], axis=1)
+    scores, variances = (np.stack(list(map(part, scores_of)), axis=1) for part in (attrgetter("mean"), variance))
     odds = average(scores, variances)
     departures = [s.departures for s in scores_of if s.departures is not None]
     if not departures:
@@ -240,6 +223,30 @@ def probabilities(log_odds: Array) -> Array:
 def log_probabilities(log_odds: Array) -> Array:
     """Log probabilities, finite even if probabilities underflow."""
     return log_expit(_of_both(log_odds)) if log_odds.shape[1] == 1 else log_softmax(log_odds, axis=1)
+
+
+def probability_interval(scores: Scores, link: Link | None, level: float) -> tuple[Array, Array]:
+    """Ends of the interval of each row's probability of the second class: the link at quantiles of its score."""
+    known = np.zeros_like(scores.mean)
+    lower, upper = (
+        probabilities(log_odds([Scores(_quantile(scores, chance), known, known)], [link]))[:, 1]
+        for chance in (0.5 - 0.5 * level, 0.5 + 0.5 * level)
+    )
+    return lower, upper
+
+
+def _quantile(scores: Scores, chance: float) -> Array:
+    """Quantile of each row's score: normal, or with a new group a mixture over the variances of its effects."""
+    variances = scores.variance[:, None] + (0.0 if scores.departures is None else scores.departures)
+    sd = np.sqrt(np.minimum(np.maximum(variances, 0.0), calibration.LARGEST_VARIANCE))
+    ends = float(ndtri(chance)) * sd
+    low, high = ends.min(axis=1), ends.max(axis=1)
+    for _ in range(BISECTIONS if sd.shape[1] > 1 else 0):
+        middle = 0.5 * (low + high)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            below = np.nanmean(ndtr(middle[:, None] / sd), axis=1) < chance
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return scores.mean + 0.5 * (low + high)
 
 
 def _of_both(log_odds: Array) -> Array:
@@ -266,9 +273,8 @@ def prior_covariances(plan: Plan, spec: Spec, state: State, k: int) -> Array:
         if effects:
             order = np.arange(n) * LATTICE[j % len(LATTICE)] % n
             values = scale.values_at(MIDPOINTS[order])
-            covariances[:, np.array(effects)[:, None], effects] = (
-                values if values.shape[1] > 1 else values * np.eye(len(effects))
-            )
+            values = values if values.shape[1] > 1 else values * np.eye(len(effects))
+            covariances[:, np.array(effects)[:, None], effects] = values
     return covariances
 
 
@@ -291,37 +297,25 @@ def _blocks(fit: "Fit", encoded: Encoded) -> Iterator[_Block]:
     plan = fit.plan
     n_rows, size = len(encoded.table), block_rows(plan.recipe.n_columns)
     work_space = plan.recipe.work_space(min(size, n_rows))
-    groupings = [
-        Grouping.from_levels(factor, levels) for factor, levels in zip(plan.factors, encoded.levels, strict=True)
-    ]
+    groupings = list(map(Grouping.from_levels, plan.factors, encoded.levels))
     missing_inputs = None
     with np.errstate(over="ignore", invalid="ignore"), single_threaded_blas():  # the caller looks at the scores
         for index, begin in enumerate(range(0, n_rows, size)):
             row_slice = slice(begin, min(begin + size, n_rows))
             nothing = np.broadcast_to(0.0, row_slice.stop - begin)  # neither labels nor weights have a say in scores
-            builder = RowBuilder(
-                index,
-                plan.recipe.encode(encoded.table[row_slice], work_space),
-                nothing,
-                nothing,
-                plan.recipe,
-                plan.n_carried,
-                tuple(grouping.take(row_slice) for grouping in groupings),
-            )
+            design = plan.recipe.encode(encoded.table[row_slice], work_space)
+            members = tuple(grouping.take(row_slice) for grouping in groupings)
+            builder = RowBuilder(index, design, nothing, nothing, plan.recipe, plan.n_carried, members)
             row_index = np.arange(row_slice.start, row_slice.stop)
-            if (
-                missing_inputs is None
-                and np.isnan(builder.design.sum())
-                and (population := fit._input_population) is not None
-            ):
-                missing_inputs = _missing_inputs(encoded, population)
-            if missing_inputs is None or not np.isnan(builder.design.sum()):
-                yield _Block(row_index, builder.all_rows(), builder.design, builder.groupings)
+            population = fit._input_population if np.isnan(design.sum()) else None
+            if population is None:
+                yield _Block(row_index, builder.all_rows(), design, members)
                 continue
+            if missing_inputs is None:
+                missing_inputs = _missing_inputs(encoded, population)
             builder = replace(builder, missing_inputs=missing_inputs.take(row_slice))
             for which, rows in builder.parts(builder.patterns()):
-                groupings_of_part = tuple(grouping.take(which) for grouping in builder.groupings)
-                yield _Block(row_index[which], rows, builder.design[which], groupings_of_part)
+                yield _Block(row_index[which], rows, design[which], tuple(grouping.take(which) for grouping in members))
 
 
 def _sparse_blocks(plan: Plan, table: Any) -> Iterator[_Block]:
@@ -339,5 +333,5 @@ def _sparse_blocks(plan: Plan, table: Any) -> Iterator[_Block]:
 def _missing_inputs(encoded: Encoded, population: Population) -> MissingInputs:
     """Settings by which any input of a new row may be missing, without shifts."""
     multipliers = np.empty((len(encoded.table), 0)) if encoded.multipliers is None else encoded.multipliers
-    beside = np.empty((len(encoded.table), 0))
-    return MissingInputs(population.inputs, multipliers, np.zeros(len(population.inputs.variables)), beside)
+    shift, auxiliary = np.zeros(len(population.inputs.variables)), np.empty((len(encoded.table), 0))
+    return MissingInputs(population.inputs, multipliers, shift, auxiliary)

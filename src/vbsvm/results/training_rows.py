@@ -5,11 +5,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import product
-from typing import Any, Self, final
+from itertools import pairwise
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.cached import locked_cached_property, new_lock
@@ -79,16 +80,12 @@ class TrainingRows:
 
     def __post_init__(self) -> None:
         """Store a fingerprint of the rows."""
-        object.__setattr__(self, "fingerprint", self._current_fingerprint())
-
-    def _current_fingerprint(self) -> Array | None:
-        """Fingerprint of the rows now; None for rows in a cluster, which cannot change."""
-        return _fingerprint(self.source, self.spec) if not isinstance(self.source, Distributed) else None
+        object.__setattr__(self, "fingerprint", _fingerprint(self.source, self.spec))
 
     @property
     def _unchanged(self) -> AnyRows:
         """The source; raise if its rows have been changed since the fit."""
-        before, now = self.fingerprint, self._current_fingerprint()
+        before, now = self.fingerprint, _fingerprint(self.source, self.spec)
         if before is not None and now is not None and not np.allclose(now, before, 1e-9, 0.0, equal_nan=True):
             raise ValueError(
                 "The training data have been changed in place since the fit, and what is asked for is learned "
@@ -183,12 +180,10 @@ class TrainingRows:
     @property
     def every(self) -> int:
         """Stride of blocks for per-row results: 1, or more if numbers for every row do not fit in memory."""
-        most = np.inf
         if isinstance(self.source, Distributed):
-            most = MAX_LEFT_OUT
-        elif self.source.pages is not None:
-            most = min(MAX_LEFT_OUT, self.source.pages.max_cached // 8)
-        return max(1, math.ceil(self.source.n_rows / most))
+            return max(1, math.ceil(self.source.n_rows / MAX_LEFT_OUT))
+        pages = self.source.pages
+        return 1 if pages is None else max(1, math.ceil(self.source.n_rows / min(MAX_LEFT_OUT, pages.max_cached // 8)))
 
     @locked_cached_property
     def order(self) -> NDArray[np.intp]:
@@ -220,11 +215,9 @@ class TrainingRows:
         if isinstance(self.outcome, Sample):
             return robust_of_draws(self.spec, self.outcome.state, source, self.n, self._squared, self.units)
         by = "response" if self.affords_response else "curvature"
-        return (
-            self._by_imputation(self.outcome, by)
-            if kind == ROBUST and self.imputable
-            else self._covariances.of(kind, by)
-        )
+        if kind == ROBUST and self.imputable:
+            return self._by_imputation(self.outcome, by)
+        return self._covariances.of(kind, by)
 
     @property
     def affords_response(self) -> bool:
@@ -246,12 +239,9 @@ class TrainingRows:
         source, squared = self._unchanged, self._squared
         assert isinstance(source, Memory)
         squares = squared.weights if isinstance(squared, Memory) else None
-        n_tables = imputed_covariance.n_tables(source.candidates)
-        draws: Sequence[ProperDraw | None] = [None] * n_tables
-        if input_model(self.spec.missing) is not None:
-            draws = self.proper_draws(n_tables, source.n_rows)
-        rest = self.n, squares, self.units, by
-        return imputed_covariance.imputed_covariance(self.spec, outcome, source, draws, *rest)
+        n, drawn = imputed_covariance.n_tables(source.candidates), input_model(self.spec.missing) is not None
+        draws = self.proper_draws(n, source.n_rows) if drawn else [None] * n
+        return imputed_covariance.imputed_covariance(self.spec, outcome, source, draws, self.n, squares, self.units, by)
 
     @property
     def learned(self) -> tuple[CovarianceEstimate, ...]:
@@ -275,14 +265,18 @@ class TrainingRows:
         sizes = Facts.from_source(self.source).group_sizes
         if not others:
             return Units(np.arange(tail.n_groups), np.zeros(self.n, dtype=bool), 0, False, sizes[0])
-        shared = self.source.sum_over_memories(SharedRows.from_source)
-        outer = [k for k in range(len(others)) if shared.is_nested(len(others), k)]
+        common = self.source.sum_over_memories(_rows_in_common)
+        ends = np.cumsum([0, *(factor.n_groups for factor in self.source.groupings)])
+        blocks = [[csr_array(common[a:b, c:d]) for c, d in pairwise(ends)] for a, b in pairwise(ends)]
+        nested = [
+            [bool((np.diff(block.indptr) <= 1).all()) for block in row] for row in blocks
+        ]  # a row's in a column's
+        outer = [k for k in range(len(others)) if nested[-1][k]]
         chosen = min(outer, key=lambda k: others[k].n_groups, default=len(others))
-        inside = [shared.is_nested(k, chosen) for k in range(len(others))]
-        within = np.concatenate(
-            [np.zeros(self.n, dtype=bool), *(np.full(a.size, b) for a, b in zip(others, inside, strict=True))]
-        )
-        return Units(shared.outer_groups(len(others), chosen), within, chosen, not all(inside), sizes[chosen])
+        inside = [row[chosen] for row in nested[:-1]]
+        within = [np.zeros(self.n, dtype=bool), *(np.full(a.size, b) for a, b in zip(others, inside, strict=True))]
+        units = np.asarray(blocks[-1][chosen].argmax(axis=1), dtype=np.intp).ravel()
+        return Units(units, np.concatenate(within), chosen, not all(inside), sizes[chosen])
 
     @locked_cached_property
     def _unweighted(self) -> Unweighted | None:
@@ -334,8 +328,10 @@ def _weights(every: int, part: Part) -> list[Array]:
     return [] if part.rows.index % every else [part.rows.weights]
 
 
-def _fingerprint(source: InMemory, spec: Spec) -> Array:
-    """Fingerprint of data: sums over rows of scores under fixed coefficients that differ by column."""
+def _fingerprint(source: AnyRows, spec: Spec) -> Array | None:
+    """Sums over rows of scores under fixed coefficients that differ by column; None in a cluster."""
+    if isinstance(source, Distributed):
+        return None
     theta = np.sin(1.0 + np.arange(spec.n_columns))
 
     def of_part(part: Part) -> Array:
@@ -346,37 +342,11 @@ def _fingerprint(source: InMemory, spec: Spec) -> Array:
         return source.sum_parts(of_part, memory_bound=True)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class SharedRows:
-    """For each pair of factors, the pairs of groups with common rows, each encoded as one number."""
-
-    sizes: tuple[int, ...]
-    pairs: dict[tuple[int, int], NDArray[np.intp]]
-
-    @staticmethod
-    def from_source(source: InMemory) -> "SharedRows":
-        """Collect the pairs from the rows of a table."""
-        factors = source.groupings
-        return SharedRows(
-            tuple(factor.n_groups for factor in factors),
-            {
-                (a, b): np.unique(factors[a].index * factors[b].n_groups + factors[b].index)
-                for a, b in product(range(len(factors)), repeat=2)
-            },
-        )
-
-    def __add__(self, other: Self) -> "SharedRows":
-        """Join two sets of rows."""
-        return SharedRows(self.sizes, {key: np.union1d(pairs, other.pairs[key]) for key, pairs in self.pairs.items()})
-
-    def is_nested(self, inner: int, outer: int) -> bool:
-        """Whether a factor is nested in another."""
-        pairs = self.pairs[inner, outer]
-        return len(pairs) == len(np.unique(pairs // self.sizes[outer]))
-
-    def outer_groups(self, inner: int, outer: int) -> NDArray[np.intp]:
-        """Group of the outer factor that contains each group of the inner one."""
-        pairs, outer_group = self.pairs[inner, outer], np.zeros(self.sizes[inner], dtype=np.intp)
-        outer_group[pairs // self.sizes[outer]] = pairs % self.sizes[outer]
-        return outer_group
+def _rows_in_common(source: InMemory) -> Any:
+    """Numbers of rows that any two groups have in common, by the groups of all factors in order: a sparse matrix."""
+    ends = np.cumsum([0, *(factor.n_groups for factor in source.groupings)])
+    groups = np.stack([factor.index + end for factor, end in zip(source.groupings, ends, strict=False)], axis=1)
+    n_rows, n_factors = groups.shape
+    starts = np.arange(0, groups.size + 1, n_factors)
+    members = csr_array((np.ones(groups.size), groups.ravel(), starts), shape=(n_rows, ends[-1]))
+    return members.T @ members

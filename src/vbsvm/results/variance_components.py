@@ -75,6 +75,14 @@ class Marginal:
         """Note on an interval that is too narrow (effects not integrated out), or ""."""
         return TOO_NARROW if self.mean_field and isinstance(self.distribution, InverseGamma | Correlation) else ""
 
+    def quantiles(self, chances: Array) -> Array:
+        """Quantiles of the standard deviation, or of the correlation."""
+        if isinstance(self.distribution, Correlation):
+            return self.distribution.quantiles(chances)
+        if isinstance(self.distribution, Point):
+            return np.full(len(chances), math.sqrt(self.distribution.value))
+        return np.sqrt(self.distribution.values_at(chances)[:, 0, 0])
+
 
 def marginals(plan: Plan, spec: Spec, state: State) -> Iterator[Marginal]:
     """Yield for each block the marginals of its variances, then of its correlations, by the variational posterior.
@@ -130,28 +138,27 @@ def warn_of_narrow(table: "pd.DataFrame") -> None:
 
 
 def _row(marginal: Marginal, level: float, log_sd: float | None) -> tuple[float, ...]:
-    """Median, interval, and squared median; for a tabulated density the highest-density interval."""
+    """Median, interval, and squared median; for a tabulated density the highest-density interval.
+
+    With ``log_sd``, log σ² is normal with this standard deviation around its median.
+    """
     chances = np.array([0.5, 0.5 - 0.5 * level, 0.5 + 0.5 * level])
     if isinstance(marginal.distribution, TabulatedVariance):
         median = float(marginal.distribution.quantiles(chances[:1])[0])
         return median, *marginal.distribution.highest_density(level), median * median
-    return _numbers(marginal, chances) if log_sd is None else _around_median(marginal, chances, log_sd)
-
-
-def _around_median(marginal: Marginal, chances: Array, sd: float) -> tuple[float, ...]:
-    """Quantiles of σ if log σ² is normal with this standard deviation around its median."""
-    median = _numbers(marginal, chances[:1])[0]
-    return _with_variance(median * np.exp(0.5 * sd * ndtri(chances)), of_sd=True)
+    if log_sd is None:
+        return _with_variance(marginal.quantiles(chances), of_sd=not isinstance(marginal.distribution, Correlation))
+    return _with_variance(marginal.quantiles(chances[:1]) * np.exp(0.5 * log_sd * ndtri(chances)), of_sd=True)
 
 
 def table_of_draws(traces: Traces, level: float, *, highest_density: bool) -> "pd.DataFrame":
     """Table of variance components from draws, with R̂ and effective draws."""
     chances, rows, index = [0.5, 0.5 - 0.5 * level, 0.5 + 0.5 * level], [], []
     for component in traces.components():
-        quantiles = np.quantile(component.trace.draws, chances)
-        if highest_density and component.trace.scale:
-            quantiles[1:] = _shortest(component.trace.draws.ravel(), level)
-        rows.append(_with_variance(quantiles, of_sd=component.trace.scale))
+        quantiles = np.quantile(component.draws, chances)
+        if highest_density and component.scale:
+            quantiles[1:] = _shortest(component.draws.ravel(), level)
+        rows.append(_with_variance(quantiles, of_sd=component.scale))
         index.append((component.term, component.effect))
     frame = _frame(rows, index)
     return frame if frame.empty else frame.assign(**diagnostics.columns(traces.component_mixing))
@@ -183,28 +190,16 @@ def _variance(distribution: Any, j: int, unit: float) -> InverseGamma | Tabulate
         )
     if isinstance(distribution, InverseGamma):
         return InverseGamma(distribution.shape, unit**2 * distribution.rate)
-    return Point(
-        unit**2 * float(distribution.value[j, j] if isinstance(distribution, MatrixPoint) else distribution.value)
-    )
+    value = distribution.value[j, j] if isinstance(distribution, MatrixPoint) else distribution.value
+    return Point(unit**2 * float(value))
 
 
 def _correlation(distribution: InverseWishart | MatrixPoint, i: int, j: int) -> Correlation | Point:
     matrix = distribution.scale if isinstance(distribution, InverseWishart) else distribution.value
     centre = float(matrix[i, j] / math.sqrt(matrix[i, i] * matrix[j, j]))
-    return (
-        Point(centre)
-        if isinstance(distribution, MatrixPoint)
-        else Correlation(centre, distribution.degrees - len(matrix) + 2)
-    )
-
-
-def _numbers(marginal: Marginal, chances: Array) -> tuple[float, ...]:
-    """Quantiles of σ, or of a correlation."""
-    if isinstance(marginal.distribution, Correlation):
-        return _with_variance(marginal.distribution.quantiles(chances), of_sd=False)
-    if isinstance(marginal.distribution, Point):
-        return _with_variance(np.full(len(chances), math.sqrt(marginal.distribution.value)), of_sd=True)
-    return _with_variance(np.sqrt(marginal.distribution.values_at(chances)[:, 0, 0]), of_sd=True)
+    if isinstance(distribution, MatrixPoint):
+        return Point(centre)
+    return Correlation(centre, distribution.degrees - len(matrix) + 2)
 
 
 def _with_variance(quantiles: Array, *, of_sd: bool) -> tuple[float, ...]:

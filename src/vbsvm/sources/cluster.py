@@ -1,12 +1,8 @@
 """A Dask cluster: compute partitions, map functions over futures, and sum results; and helpers for Dask collections.
 
-Dask collections: their partitions, and lazy predictions.
-
 Whatever is held in workers is a future whose task the scheduler knows: what is lost with a worker is computed again.
-Sums are added in a tree whose shape depends on the number of terms alone, so they have the same bits whichever worker
-formed which term. Messages and sums travel packed: arrays that a network delivers begin anywhere in memory, and vector
-instructions would add them in another order. They are pickled, as Dask does with all tasks: whoever uses a cluster
-trusts it. Nothing of this is ever written to a file.
+Messages and sums are pickled, as Dask does with all tasks: whoever uses a cluster trusts it. Nothing of this is ever
+written to a file.
 """
 
 import asyncio
@@ -15,7 +11,8 @@ import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from typing import Any, TypeVar, final
 from uuid import uuid4
 from weakref import ref
@@ -23,6 +20,7 @@ from weakref import ref
 import numpy as np
 
 from vbsvm.base.arrays import Addable
+from vbsvm.design.frames import is_collection
 from vbsvm.design.values import join_names
 
 T = TypeVar("T", bound=Addable)
@@ -95,14 +93,13 @@ class Cluster:
     def compute(self, delayed: Sequence[Any]) -> list[Any]:
         """Compute delayed partitions; return their futures."""
         futures = self._client.compute(list(delayed), retries=RETRIES)
-        self._partitions = [
-            ref(future) for future in futures
-        ]  # weak references: workers free what is not used elsewhere
+        self._partitions = [ref(future) for future in futures]  # workers free what is not used elsewhere
         return futures
 
-    def map(self, function: Callable[..., Any], things: Sequence[Any], *others: Sequence[Any]) -> list[Any]:
+    def map(self, function: Callable[..., Any], *things: Sequence[Any], what: str = "part") -> list[Any]:
         """Map a function over futures (and further sequences); return the futures of the results."""
-        return self._map("part", function, things, *others)
+        name = self._new_key(what)
+        return self._client.map(function, *things, key=[f"{name}-{k}" for k in range(len(things[0]))])
 
     def gather(self, futures: Sequence[Any]) -> list[Any]:
         """Gather the values of futures."""
@@ -147,12 +144,12 @@ class Cluster:
 
         message = cloudpickle.dumps(function)
         if len(message) * len(things) <= MAX_COPIED:
-            terms = self._map("sum", partial(_call_pickled, message), things)
+            terms = self.map(partial(_call_pickled, message), things, what="sum")
         else:
             with config.set({LARGE_GRAPH: "1TB"}):
                 shared_message = self._client.submit(bytes, message, key=self._new_key("message"))
             submitted.append(shared_message)
-            terms = self._map("sum", _call_pickled, [shared_message] * len(things), things)
+            terms = self.map(_call_pickled, [shared_message] * len(things), things, what="sum")
         submitted += terms
         return terms
 
@@ -164,27 +161,18 @@ class Cluster:
         try:
             yield
         except BaseException as error:
-            number = self._failed_partition()
+            statuses = [getattr(future(), "status", None) for future in self._partitions]
             with suppress(Exception):  # a cluster that is gone has nothing to cancel
                 self._client.cancel(list(futures), force=True)
             if isinstance(error, KilledWorker):
                 raise RuntimeError(KILLED) from error
             if isinstance(error, CancelledError | asyncio.CancelledError):
                 raise RuntimeError(LOST) from error
-            if number is not None and isinstance(error, Exception) and not str(error).startswith("Partition "):
+            if "error" in statuses and isinstance(error, Exception) and not str(error).startswith("Partition "):
                 what = "it lacks a column" if isinstance(error, KeyError) else type(error).__name__
                 why = f"{what}: {str(error).rstrip('.')}"
-                raise ValueError(BAD_PARTITION.format(number=number, why=why)) from error
+                raise ValueError(BAD_PARTITION.format(number=statuses.index("error"), why=why)) from error
             raise
-
-    def _failed_partition(self) -> int | None:
-        """Number of the first partition that failed, or None."""
-        statuses = (getattr(future(), "status", None) for future in self._partitions)
-        return next((k for k, status in enumerate(statuses) if status == "error"), None)
-
-    def _map(self, what: str, function: Callable[..., Any], *things: Sequence[Any]) -> list[Any]:
-        name = self._new_key(what)
-        return self._client.map(function, *things, key=[f"{name}-{k}" for k in range(len(things[0]))])
 
     def _new_key(self, what: str) -> str:
         """A unique task key; the scheduler estimates durations by its prefix."""
@@ -218,15 +206,7 @@ def _call_pickled(message: bytes, thing: Any) -> bytes:
 
 
 def _sum_pickled(terms: list[bytes]) -> bytes:
-    total = pickle.loads(terms[0])
-    for term in terms[1:]:
-        total = total + pickle.loads(term)
-    return pickle.dumps(total)
-
-
-def is_collection(data: Any) -> bool:
-    """Whether data is a Dask array, series or data frame."""
-    return type(data).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(data, "to_delayed")
+    return pickle.dumps(reduce(add, map(pickle.loads, terms)))
 
 
 def is_array(data: Any) -> bool:
@@ -253,16 +233,6 @@ def header(X: Any) -> Any:
     if np.isnan(X.shape[1]):
         raise ValueError("X has an unknown number of columns: compute them first, as by X.compute_chunk_sizes().")
     return np.empty((0, X.shape[1]))
-
-
-def check_in_memory(**given: Any) -> None:
-    """Reject Dask collections where data in memory is needed."""
-    for name, data in given.items():
-        if is_collection(data):
-            raise TypeError(
-                f"{name} is a collection of Dask: use DaskVBSVC or DaskVBLogistic of vbsvm.dask, or pass "
-                f"{name}.compute() if it fits in memory."
-            )
 
 
 def columns_of_part(part: Any, names: Sequence[Any]) -> Any:

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import accumulate
-from typing import Any, TypeVar, final
+from operator import attrgetter, methodcaller
+from typing import Any, Final, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,17 +35,8 @@ class WorkerPart:
         if incomplete is not None:
             auxiliary = aligned(incomplete.auxiliary)
             incomplete = replace(incomplete, multipliers=aligned(incomplete.multipliers), auxiliary=auxiliary)
-        self.memory = replace(
-            memory,
-            X=aligned(memory.X),
-            y=aligned(memory.y),
-            weights=aligned(memory.weights),
-            missing_inputs=incomplete,
-        )
-
-    def answer(self, function: Callable[[Memory], T]) -> T:
-        """Return function(rows)."""
-        return function(self.memory)
+        X, y, weights = map(aligned, (memory.X, memory.y, memory.weights))
+        self.memory = replace(memory, X=X, y=y, weights=weights, missing_inputs=incomplete)
 
     def __sizeof__(self) -> int:
         """Size in bytes, by which the scheduler decides on transfers."""
@@ -77,25 +68,17 @@ class Distributed:
     parts: tuple[Any, ...]
     template: Memory
     n_rows: int
+    rows_resident: Final = False  # each pass is a network round trip
+    drawn_covariance: Final = False
 
     @staticmethod
     def from_memories(cluster: Cluster, memories: Sequence[Any], template: Memory) -> "Distributed":
         """Number the blocks of the futures of ``Memory`` consecutively, and drop those without rows."""
-        sizes = cluster.gather(cluster.map(_size, memories))
+        sizes = cluster.gather(cluster.map(attrgetter("n_rows", "n_blocks"), memories))
         nonempty = [k for k, (n_rows, _) in enumerate(sizes) if n_rows]
         firsts = list(accumulate((sizes[k][1] for k in nonempty[:-1]), initial=0))
         parts = cluster.map(_worker_part, [memories[k] for k in nonempty], firsts)
         return Distributed(cluster, tuple(parts), template, sum(n_rows for n_rows, _ in sizes))
-
-    @property
-    def rows_resident(self) -> bool:
-        """False: each pass is a network round trip."""
-        return False
-
-    @property
-    def drawn_covariance(self) -> bool:
-        """False: the covariance is computed."""
-        return False
 
     def sample(self, n_rows: int) -> None:
         """None: rows are remote."""
@@ -127,20 +110,20 @@ class Distributed:
 
     def replicated(self) -> "Distributed":
         """Replicate each row by its integer weight."""
-        memories = self.cluster.map(_replicated, self.parts)
+        memories = self.cluster.map(lambda part: part.memory.replicated(), self.parts)
         return Distributed.from_memories(self.cluster, memories, self.template)
 
     def sum_stats(self, row_pass: RowPass) -> Stats:
         """Sum the statistics of all rows: the only pass over the data in a sweep."""
-        return self.sum_over_memories(partial(_stats, row_pass))
+        return self.sum_over_memories(methodcaller("sum_stats", row_pass))
 
     def sum_parts(self, kernel: Callable[[Part], T], *, memory_bound: bool = False) -> T:
         """Sum anything that adds over the parts of all blocks."""
-        return self.sum_over_memories(partial(_sum_parts, kernel, memory_bound))
+        return self.sum_over_memories(methodcaller("sum_parts", kernel, memory_bound=memory_bound))
 
     def input_sums(self, distribution: InputDistribution) -> InputSums:
         """Sums of the predictors, with missing values at this distribution."""
-        return self.sum_over_memories(partial(_input_sums, distribution))
+        return self.sum_over_memories(methodcaller("input_sums", distribution))
 
     def second_moments(self) -> Array:
         """Σ s [1; d][1; d]ᵀ of all predictors, without missing values."""
@@ -148,15 +131,7 @@ class Distributed:
 
     def sum_over_memories(self, function: Callable[[Memory], T]) -> T:
         """Sum function(memory) over the parts, each in its worker."""
-        return self.cluster.sum(partial(_call, function), self.parts)
-
-
-def _replicated(part: WorkerPart) -> Memory:
-    return part.memory.replicated()
-
-
-def _size(memory: Memory) -> tuple[int, int]:
-    return memory.n_rows, memory.n_blocks
+        return self.cluster.sum(lambda part: function(part.memory), self.parts)
 
 
 def _worker_part(memory: Memory, first_block: int) -> WorkerPart:
@@ -165,22 +140,6 @@ def _worker_part(memory: Memory, first_block: int) -> WorkerPart:
     if counts is not None and first_block:
         counts = LevelCounts(tuple(np.zeros_like(level_counts) for level_counts in counts.counts))
     return WorkerPart(replace(memory, first_block=first_block, in_parts=True, known_levels=counts))
-
-
-def _call(function: Callable[[Memory], T], part: WorkerPart) -> T:
-    return part.answer(function)
-
-
-def _stats(row_pass: RowPass, memory: Memory) -> Stats:
-    return memory.sum_stats(row_pass)
-
-
-def _input_sums(distribution: InputDistribution, memory: Memory) -> InputSums:
-    return memory.input_sums(distribution)
-
-
-def _sum_parts(kernel: Callable[[Part], T], memory_bound: bool, memory: Memory) -> T:
-    return memory.sum_parts(kernel, memory_bound=memory_bound)
 
 
 InMemory = Memory | Sparse

@@ -1,10 +1,13 @@
-"""Tables in files that may be larger than memory: paths, reading in pieces, and memory limits."""
+"""Tables in files that may be larger than memory: paths, Parquet, reading in pieces, and memory limits.
+
+This is the only module that imports pyarrow.
+"""
 
 import os
 import stat
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -12,24 +15,91 @@ from typing import TYPE_CHECKING, Any, final
 from vbsvm.base.printing import bar
 from vbsvm.base.settings import Parameters, check_flag
 from vbsvm.design.values import join_names, renumbered
-from vbsvm.sources.files_parquet import FLOAT32, Parquet
-from vbsvm.sources.files_text import NOTHING, NUMBERS, WHOLE_NUMBERS, Text
+from vbsvm.sources.files_text import NOTHING, NUMBERS, PACKED, TRUTH, WHOLE_NUMBERS, Text, check_different
 from vbsvm.sources.files_text import TEXT as HOLDS_TEXT
 
 if TYPE_CHECKING:
     import pandas as pd
 
 PARQUET, TEXT = (".parquet", ".pq"), {".csv": ",", ".tsv": "\t", ".txt": "\t"}
-PACKED = (".gz", ".bz2", ".xz", ".zip")
 UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+FLOAT32 = "float32 numbers"
 NUMERIC = frozenset((WHOLE_NUMBERS, NUMBERS, FLOAT32))
 MIN_LIMIT = 10**8
 # Fraction of the limit for the rows of one piece, of which reading and encoding make several copies.
 PIECE = 1 / 16
 MIN_ROWS = 1000
-OneFile = Parquet | Text
 # Bytes of a number, of a text, and of a row in addition to its cells.
 NUMBER_BYTES, TEXT_BYTES, ROW_BYTES = 8, 64, 64
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Parquet:
+    """A Parquet file: path, column types, number of rows."""
+
+    path: Path
+    types: dict[str, str]
+    n_rows: int
+
+    @staticmethod
+    def open(path: Path) -> "Parquet":
+        """Read the metadata of a file."""
+        with _explained_errors(path), _parquet().ParquetFile(path) as file:
+            schema, n_rows = file.schema_arrow, file.metadata.num_rows
+            index = (schema.pandas_metadata or {}).get("index_columns", [])
+            columns = [(one.name, _type_name(one.type)) for one in schema if one.name not in index]
+        check_different(str(path), [name for name, _ in columns])
+        return Parquet(path, dict(columns), n_rows)
+
+    def pieces(self, columns: Sequence[str], n_rows: int) -> "Iterator[pd.DataFrame]":
+        """Yield these columns in pieces of n rows."""
+        with _explained_errors(self.path), _parquet().ParquetFile(self.path, pre_buffer=False) as file:
+            for batch in file.iter_batches(batch_size=n_rows, columns=list(columns)):
+                yield batch.to_pandas()[list(columns)].reset_index(drop=True)
+
+
+def _parquet() -> Any:
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError as error:
+        raise ImportError("Parquet files are read by pyarrow: pip install vbsvm[files]") from error
+    return parquet
+
+
+@contextmanager
+def _explained_errors(path: Path) -> Iterator[None]:
+    """Turn pyarrow's errors into one message."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, ImportError) or (isinstance(error, OSError) and error.errno is not None):
+            raise
+        raise ValueError(
+            f"{path} can't be read as Parquet: it was cut short or damaged, or is of another kind."
+        ) from error
+
+
+def _type_name(dtype: Any) -> str:
+    """Name of a column's type, the same for types that become the same values."""
+    import pyarrow.types as types
+
+    if types.is_dictionary(dtype):
+        dtype = dtype.value_type
+    for words, is_one in (
+        (HOLDS_TEXT, lambda: types.is_string(dtype) or types.is_large_string(dtype) or types.is_string_view(dtype)),
+        (WHOLE_NUMBERS, lambda: types.is_integer(dtype)),
+        (TRUTH, lambda: types.is_boolean(dtype)),
+        (FLOAT32, lambda: types.is_float32(dtype) or types.is_float16(dtype)),
+        (NUMBERS, lambda: types.is_floating(dtype)),
+        (NOTHING, lambda: types.is_null(dtype)),
+    ):
+        if is_one():
+            return words
+    return str(dtype)
+
+
+OneFile = Parquet | Text
 
 
 @final
@@ -100,15 +170,12 @@ class Files(Parameters):
         types = dict(tables[0].types)
         for other in tables[1:]:
             types = _join_types(types, tables[0], other)
-        files, stamps = tuple(table.with_types(types) for table in tables), tuple(map(_stamp, paths))
+        files, stamps = tuple(replace(table, types=types) for table in tables), tuple(map(_stamp, paths))
         return FileTable(files, types, stamps, self.limit, self.progress)
 
     def _table(self, path: Path, text: Collection[str]) -> OneFile:
-        name = path.name.lower()
-        for packing in PACKED:
-            name = name.removesuffix(packing)
-        ending = Path(name).suffix
-        if ending in PARQUET and not path.name.lower().endswith(PACKED):
+        ending, packed = _ending(path)
+        if ending in PARQUET and not packed:
             return Parquet.open(path)
         if ending in TEXT:
             return Text.scan(path, TEXT[ending], self.sep, self.decimal, text)
@@ -221,12 +288,16 @@ def _glob(root: Path, pattern: Path) -> Iterator[Path]:
             yield folder / pattern.name
 
 
+def _ending(path: Path) -> tuple[str, bool]:
+    """Ending of a file's name without that of a packed file, and whether it has one."""
+    path = Path(path.name.lower())
+    packed = path.suffix in PACKED
+    return (path.with_suffix("") if packed else path).suffix, packed
+
+
 def _is_table(path: Path) -> bool:
     """Whether a file in a folder is a table by its name: not hidden, with a known suffix."""
-    name = path.name.lower()
-    for packing in PACKED:
-        name = name.removesuffix(packing)
-    return not name.startswith((".", "_")) and Path(name).suffix in (*PARQUET, *TEXT)
+    return not path.name.startswith((".", "_")) and _ending(path)[0] in (*PARQUET, *TEXT)
 
 
 def _is_partition(path: Path) -> bool:
@@ -292,3 +363,31 @@ def _join_types(types: dict[str, str], first: OneFile, other: OneFile) -> dict[s
             )
         joined[name] = NUMBERS if len(both) > 1 else next(iter(both), NOTHING)
     return joined
+
+
+@final
+class ParquetWriter:
+    """Writes a Parquet file piece by piece, with the types of the first piece."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._writer, self._schema = file, None, None
+
+    def __enter__(self) -> "ParquetWriter":
+        """Check that pyarrow is installed."""
+        _parquet()
+        return self
+
+    def write(self, frame: "pd.DataFrame") -> None:
+        """Write the next rows."""
+        import pyarrow
+
+        table = pyarrow.Table.from_pandas(frame, self._schema, preserve_index=False)
+        if self._writer is None:
+            self._schema = table.schema.remove_metadata()
+            self._writer = _parquet().ParquetWriter(self._file, self._schema)
+        self._writer.write_table(table.cast(self._schema))
+
+    def __exit__(self, *error: object) -> None:
+        """Close the file."""
+        if self._writer is not None:
+            self._writer.close()

@@ -14,7 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -376,10 +376,6 @@ class Text:
         }
         n_rows = max((column.n_rows for column in columns.values()), default=0)
         return Text(path, types, n_rows, sep, decimal or ".")
-
-    def with_types(self, types: dict[str, str]) -> "Text":
-        """The same file with column types that hold for all files of the table."""
-        return replace(self, types=types)
 
     def pieces(self, columns: Sequence[str], n_rows: int) -> "Iterator[pd.DataFrame]":
         """Yield these columns in pieces of n rows."""

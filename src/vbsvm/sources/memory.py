@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, final
+from functools import reduce
+from operator import add
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base.arrays import Addable, Array, block_rows
+from vbsvm.base.arrays import Array, RowSelection, block_rows
 from vbsvm.base.cached import cached_property
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe, weighted_rows
@@ -20,9 +22,17 @@ from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.drawn import DrawnRows
 from vbsvm.model.matrices import StandardisedMatrix
 from vbsvm.model.row_pass import CompleteRows
-from vbsvm.sources.rows import EXTRA_ROW_BYTES, BlockSource, Grouping, MissingInputs, Pages, Patterns, RowBuilder, runs
-
-T = TypeVar("T", bound=Addable)
+from vbsvm.sources.rows import (
+    EXTRA_ROW_BYTES,
+    BlockSource,
+    CompleteBlock,
+    Grouping,
+    MissingInputs,
+    Pages,
+    Patterns,
+    RowBuilder,
+    runs,
+)
 
 # Largest size of a table whose rows are replicated by their weights, in numbers: a gigabyte.
 MAX_REPLICATED = 2**27
@@ -67,29 +77,15 @@ class Memory(BlockSource):
         """Number of rows of positive weight."""
         return sum(int(np.count_nonzero(self.weights[where])) for where in self.observation_runs())
 
-    def runs(self) -> Iterator[slice]:
-        """Consecutive slices of the rows, for row-by-row counts."""
-        return runs(len(self.X), self.pages)
-
     def observation_runs(self) -> Iterator[Any]:
         """Consecutive slices of the observations: the first candidate of each row, or all rows."""
-        for where in self.runs():
+        for where in runs(len(self.X), self.pages):
             yield where if self.candidates is None else self.candidates.first_candidates_in(where)
 
     @property
     def rows_resident(self) -> bool:
         """Whether passes are cheap and a few numbers per row fit in memory."""
         return self.pages is None or self.pages.can_cache(len(self.X))
-
-    @property
-    def may_miss_inputs(self) -> bool:
-        """Whether any input has missing values."""
-        return self.missing_inputs is not None
-
-    @property
-    def level_counts(self) -> LevelCounts | None:
-        """Counts of the observed levels of each category with missing values, or None."""
-        return self.known_levels
 
     @property
     def n_columns(self) -> int:
@@ -101,27 +97,21 @@ class Memory(BlockSource):
         """Number of coefficients with a full covariance: all but the effects of the last grouping."""
         return self.recipe.n_columns - self.n_random_only + sum(grouping.size for grouping in self.groupings[:-1])
 
-    def sum_over_memories(self, function: "Callable[[Memory], T]") -> T:
-        """Apply ``function`` to this table: the sum over all tables that hold the rows."""
-        return function(self)
-
-    def encoder(self) -> "Callable[[int], _Block | _PlainBlock]":
+    def encoder(self) -> "Callable[[int], _Block | CompleteBlock]":
         """Return a function that encodes block k, into work space shared by its blocks."""
-        if self.drawn_covariance:
-            return lambda index: self._drawn_block
+        n_rows, pages = len(self.X), self.pages
         if self.n_blocks == 1:
-            return lambda index: self._encoder(len(self.X))(0, slice(0, len(self.X)))
-        if self.pages is None and self.plain and self.weights.all():
-            return self._plain_blocks.__getitem__
-        size, n_rows = self._block_rows(), len(self.X)
+            return lambda index: self._encoder(n_rows)(0, slice(0, n_rows))
+        size = self._block_rows()
         encode = self._encoder(size + self._max_candidates)
+        n_bytes = size * (self.X.itemsize * self.X.shape[1] + EXTRA_ROW_BYTES)
 
-        def block_of(index: int) -> _Block | _PlainBlock:
+        def block_of(index: int) -> _Block | CompleteBlock:
+            if pages is not None:
+                pages.count_bytes(n_bytes)
             return encode(index, self._aligned(slice(index * size, min((index + 1) * size, n_rows))))
 
-        if self.pages is None:
-            return block_of
-        return self.pages.counting_reads(block_of, size * (self.X.itemsize * self.X.shape[1] + EXTRA_ROW_BYTES))
+        return block_of
 
     @cached_property
     def plain(self) -> bool:
@@ -130,14 +120,14 @@ class Memory(BlockSource):
         A table of one block is standardised once, as it needs no more room than work space does.
         """
         special = self.groupings or self.n_random_only or self.wide or self.missing_inputs or self.candidates
-        return not special and (self.n_blocks > 1 or self.in_parts) and self.recipe.near_zero
+        return not special and (self.n_blocks > 1 or self.in_parts) and not self.recipe.far.any()
 
     @cached_property
     def _max_candidates(self) -> int:
         if self.candidates is None:
             return 0
         largest, last = 0, 0
-        for where in self.runs():
+        for where in runs(len(self.X), self.pages):
             firsts = np.r_[last, self.candidates.first_candidates_in(where), where.stop]
             largest, last = max(largest, int(np.diff(firsts).max())), int(firsts[-2])
         return largest
@@ -155,9 +145,9 @@ class Memory(BlockSource):
 
         return slice(first(where.start), first(where.stop))
 
-    def _encoder(self, size: int) -> "Callable[[int, slice], _Block | _PlainBlock]":
+    def _encoder(self, size: int) -> "Callable[[int, slice], _Block | CompleteBlock]":
         """Return a function that encodes a block of rows into its own work space."""
-        if self.plain:
+        if self.plain or self.drawn_covariance:
             return self._plain_block
         design = self.recipe.work_space(size)
 
@@ -182,25 +172,12 @@ class Memory(BlockSource):
 
         return block_of
 
-    @cached_property
-    def _plain_blocks(self) -> "list[_PlainBlock]":
-        """Implicitly standardised blocks: views of X, as all weights are positive."""
-        size, n_rows = self._block_rows(), len(self.X)
-        return [
-            self._plain_block(index, slice(begin, min(begin + size, n_rows)))
-            for index, begin in enumerate(range(0, n_rows, size))
-        ]
-
-    def _plain_block(self, index: int, where: slice) -> "_PlainBlock":
+    def _plain_block(self, index: int, where: slice) -> CompleteBlock:
+        """Rows that are standardised implicitly: views of X where all weights are positive."""
         raw, weights, selected = weighted_rows(self.X, self.weights, where)
         matrix = StandardisedMatrix(raw, self.recipe.centre, self.recipe.scale, self.recipe.intercept)
-        return _PlainBlock(DenseRows(self.first_block + index, matrix, self.y[where][selected], weights))
-
-    @cached_property
-    def _drawn_block(self) -> "_PlainBlock":
-        """All rows as one implicitly standardised block, for a covariance from random draws."""
-        dense = self._plain_block(0, slice(0, len(self.X))).rows
-        return _PlainBlock(DrawnRows(dense.index, dense.matrix, dense.y, dense.weights))
+        layout = DrawnRows if self.drawn_covariance else DenseRows
+        return CompleteBlock(layout(self.first_block + index, matrix, self.y[where][selected], weights), matrix)
 
     @cached_property
     def patterns(self) -> dict[int, Patterns]:
@@ -221,15 +198,23 @@ class Memory(BlockSource):
         """Stratified sample of n rows with weights that add up to those of all rows, or None."""
         if self.pages is not None or self.in_parts or not self.plain:
             return None
-        position = np.arange(n_rows) + np.random.default_rng(0).random(
-            n_rows
-        )  # random, as the order of the rows may be periodic
-        row_index = (position * (len(self.X) / n_rows)).astype(np.intp)
-        weights = self.weights[row_index]
-        if not weights.any():
-            return None
-        weights = weights * (self.weights.sum() / weights.sum())
-        return replace(self, X=self.X[row_index], y=self.y[row_index], weights=weights)
+        shift = np.random.default_rng(0).random(n_rows)  # random, as the order of the rows may be periodic
+        row_index = ((np.arange(n_rows) + shift) * (len(self.X) / n_rows)).astype(np.intp)
+        sample = self.take(row_index)
+        total = sample.weights.sum()
+        return replace(sample, weights=sample.weights * (self.weights.sum() / total)) if total > 0 else None
+
+    def take(self, which: RowSelection) -> "Memory":
+        """Some of the rows, or copies of them."""
+        return replace(
+            self,
+            X=self.X[which],
+            y=self.y[which],
+            weights=self.weights[which],
+            groupings=tuple(grouping.take(which) for grouping in self.groupings),
+            missing_inputs=None if self.missing_inputs is None else self.missing_inputs.take(which),
+            candidates=None if self.candidates is None else self.candidates.take(which),
+        )
 
     def replicated(self) -> "Memory":
         """Replicate each row by its weight, which must be a whole number."""
@@ -250,49 +235,15 @@ class Memory(BlockSource):
         if (counts == 1).all():
             return self
         row_index = np.repeat(np.arange(len(counts)), counts)
-        candidates = None
+        row = None
         if self.candidates is not None:  # each copy of a row has candidates of its own, side by side
             copy = np.concatenate([np.arange(count) for count in counts])
             order = np.lexsort((row_index, copy, self.candidates.row[row_index]))
             row_index, copy = row_index[order], copy[order]
             pairs = np.stack([self.candidates.row[row_index], copy], axis=1)
             _, row = np.unique(pairs, axis=0, return_inverse=True)
-            candidates = replace(self.candidates.take(row_index), row=row)
-        return replace(
-            self,
-            X=self.X[row_index],
-            y=self.y[row_index],
-            weights=np.broadcast_to(1.0, len(row_index)),
-            groupings=tuple(grouping.take(row_index) for grouping in self.groupings),
-            missing_inputs=None if self.missing_inputs is None else self.missing_inputs.take(row_index),
-            candidates=candidates,
-        )
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class _PlainBlock:
-    """A block of complete, implicitly standardised rows."""
-
-    rows: DenseRows | DrawnRows
-
-    def sum(self, kernel: Callable[[Any], Any]) -> Any:
-        """Return kernel(rows)."""
-        return kernel(CompleteRows(self.rows))
-
-    def constant_sums(self) -> InputSums:
-        """Not supported: complete rows only."""
-        raise NotImplementedError
-
-    def input_sums(self, distribution: InputDistribution) -> InputSums:
-        """Not supported: complete rows only."""
-        raise NotImplementedError
-
-    def second_moments(self) -> Array:
-        """Σ s [1; c][1; c]ᵀ over the rows."""
-        matrix = self.rows.matrix
-        assert isinstance(matrix, StandardisedMatrix)
-        return replace(matrix, intercept=True).sandwich(self.rows.weights)
+        copies = replace(self.take(row_index), weights=np.broadcast_to(1.0, len(row_index)))
+        return copies if copies.candidates is None else replace(copies, candidates=replace(copies.candidates, row=row))
 
 
 @final
@@ -306,20 +257,17 @@ class _Block:
 
     def sum(self, kernel: Callable[[Any], Any]) -> Any:
         """Sum the kernel over complete rows and rows with missing values."""
-        parts = self._parts
-        return kernel(parts[0]) if len(parts) == 1 else kernel(parts[0]) + kernel(parts[1])
+        return reduce(add, map(kernel, self._parts))
 
     @cached_property
-    def _parts(self) -> tuple[Any, ...]:
-        if self.source.missing_inputs is None:
-            return (self._part(slice(None), self.rows.all_rows()),)
-        return tuple(self._part(which, rows) for which, rows in self.rows.parts(self._patterns))
-
-    def _part(self, which: Any, rows: Any) -> Any:
-        """The part of a pass for these rows."""
-        row_index = None if isinstance(which, slice) else which
-        part = IncompletePart(rows, row_index) if isinstance(rows, IncompleteRows) else CompleteRows(rows, row_index)
-        return part if self.candidates is None else CandidatePart(part, self.candidates.take(which))
+    def _parts(self) -> list[Any]:
+        whole = self.rows.missing_inputs is None
+        parts: list[Any] = []
+        for which, rows in [(None, self.rows.all_rows())] if whole else self.rows.parts(self._patterns):
+            part = IncompletePart(rows, which) if isinstance(rows, IncompleteRows) else CompleteRows(rows, which)
+            candidates = self.candidates if which is None or self.candidates is None else self.candidates.take(which)
+            parts.append(part if candidates is None else CandidatePart(part, candidates))
+        return parts
 
     @property
     def _patterns(self) -> Patterns:
@@ -332,35 +280,30 @@ class _Block:
         return cached[self.rows.index]
 
     def second_moments(self) -> Array:
-        """Σ s [1; c][1; c]ᵀ without the design's own intercept."""
-        proportions = 1.0 if self.candidates is None else self.candidates.prior_probabilities
-        return second_moments(self.rows.design, proportions * self.rows.weights, self.source.recipe.intercept)
+        """Σ s [1; c][1; c]ᵀ, with an intercept added if the design has none."""
+        design = self.rows.design
+        x = design if self.source.recipe.intercept else np.column_stack([np.ones(len(design)), design])
+        return x.T @ (self._prior_weights[:, None] * x)
+
+    @property
+    def _prior_weights(self) -> Array:
+        """Weights of the rows, divided among candidates by their fixed probabilities."""
+        weights = self.rows.weights
+        return weights if self.candidates is None else weights * self.candidates.prior_probabilities
 
     def input_sums(self, distribution: InputDistribution) -> InputSums:
         """Σ s x̃E[d]ᵀ and Σ s E[ddᵀ] over the incomplete rows."""
         for part in self._parts:
             if isinstance(part.rows, IncompleteRows):
-                weights = part.rows.weights
-                if isinstance(part, CandidatePart):
-                    weights = weights * part.candidates.prior_probabilities
-                return expected_sums(part.rows, weights, distribution)
+                return expected_sums(part.rows, self._prior_weights[self._patterns.incomplete], distribution)
         shape = distribution.coefficients.shape
         return InputSums(np.zeros(shape), np.zeros((shape[1], shape[1])))
 
     def constant_sums(self) -> InputSums:
         """Σ s x̃x̃ᵀ over all rows; Σ s x̃dᵀ and Σ s ddᵀ over the complete ones."""
-        assert self.source.missing_inputs is not None
         assert self.rows.missing_inputs is not None
-        inputs, design, weights = self.source.missing_inputs.inputs, self.rows.design, self.rows.weights
+        inputs, design, weights = self.rows.missing_inputs.inputs, self.rows.design, self._prior_weights
         x, complete = inputs.regressors(design, self.rows.missing_inputs.auxiliary), ~self._patterns.incomplete
-        if self.candidates is not None:
-            weights = weights * self.candidates.prior_probabilities
         d, s = design[complete][:, inputs.variables], weights[complete, None]
         gram = x.T @ (weights[:, None] * x)
         return InputSums(x[complete].T @ (s * d), d.T @ (s * d), float(weights.sum()), Regressors(gram))
-
-
-def second_moments(design: Array, weights: Array, intercept: bool) -> Array:
-    """Σ s [1; c][1; c]ᵀ over rows of the design without its own intercept."""
-    x = design if intercept else np.column_stack([np.ones(len(design)), design])
-    return x.T @ (weights[:, None] * x)

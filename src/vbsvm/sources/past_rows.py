@@ -1,8 +1,8 @@
 """New rows together with a quadratic summary of the rows of past batches."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Self, TypeVar, final
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, Self, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,13 +55,7 @@ class PastRows:
 
     def __add__(self, other: Self) -> "PastRows":
         """Add the expansions of two sets of rows."""
-        return PastRows(
-            self.linear + other.linear,
-            self.curvature + other.curvature,
-            self.gram + other.gram,
-            self.constant + other.constant,
-            self.n_rows + other.n_rows,
-        )
+        return PastRows(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
 
     def stats(self, distribution: DenseGaussian) -> Stats:
         """Statistics of the past rows in a pass at this distribution."""
@@ -76,7 +70,9 @@ class PastRows:
 
         A column that was constant had a design column of 0: it adds nothing to the intercept.
         """
-        A = np.diag(np.concatenate([np.ones(new.first), _scale_ratios(old, new)]))
+        varies = np.isfinite(old.scale) & np.isfinite(new.scale)
+        ratios = np.divide(old.scale, new.scale, out=np.zeros(len(new.scale)), where=varies)
+        A = np.diag(np.concatenate([np.ones(new.first), ratios]))
         if new.intercept:
             A[1:, 0] = (old.centre - new.centre) / new.scale
         return replace(self, linear=A @ self.linear, curvature=A @ self.curvature @ A.T, gram=A @ self.gram @ A.T)
@@ -106,6 +102,8 @@ class NewAndPastRows:
 
     rows: Memory
     past: PastRows
+    rows_resident: Final = False  # past rows are gone
+    drawn_covariance: Final = False
 
     @property
     def n_rows(self) -> int:
@@ -116,16 +114,6 @@ class NewAndPastRows:
     def n_core(self) -> int:
         """Number of coefficients with a full covariance: all."""
         return self.rows.n_core
-
-    @property
-    def rows_resident(self) -> bool:
-        """False: past rows are gone."""
-        return False
-
-    @property
-    def drawn_covariance(self) -> bool:
-        """False: the covariance is computed."""
-        return False
 
     def sample(self, n_rows: int) -> None:
         """None: past rows are gone."""
@@ -153,11 +141,3 @@ class NewAndPastRows:
 def _trace(gram: Array, distribution: DenseGaussian) -> float:
     """tr(GΣ)."""
     return float(np.vdot(gram @ distribution.root, distribution.root))
-
-
-def _scale_ratios(old: Recipe, new: Recipe) -> Array:
-    """Old scales over new ones; 0 for columns that have been constant."""
-    ratios: Any = np.zeros(len(new.scale))
-    varies = np.isfinite(old.scale) & np.isfinite(new.scale)
-    ratios[varies] = old.scale[varies] / new.scale[varies]
-    return ratios

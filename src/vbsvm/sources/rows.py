@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast, final
+from typing import Any, TypeVar, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +23,11 @@ from vbsvm.missing.model import MissingSums
 from vbsvm.missing.rows import IncompleteRows, Inputs, PatternGroup, pattern_groups, write_zeros
 from vbsvm.model.layouts.arrow_rows import ArrowRows
 from vbsvm.model.layouts.dense import DenseRows
+from vbsvm.model.layouts.drawn import DrawnRows
 from vbsvm.model.layouts.dual import DualRows
 from vbsvm.model.layouts.grouping import Factor
-from vbsvm.model.matrices import DenseMatrix
-from vbsvm.model.row_pass import RowPass, Stats, add_optional
+from vbsvm.model.matrices import DenseMatrix, SparseMatrix, StandardisedMatrix
+from vbsvm.model.row_pass import CompleteRows, RowPass, Stats, add_optional
 
 
 @final
@@ -179,7 +180,7 @@ class RowBuilder:
         )
 
 
-B = TypeVar("B")
+T = TypeVar("T")
 # Numbers per row that the optimiser caches if rows are resident.
 CACHED_PER_ROW = 12
 # Rows per slice; and approximate bytes per row in addition to its predictors: label, weight, groups.
@@ -233,15 +234,6 @@ class Pages:
             if hasattr(mapped, "madvise"):  # not on Windows, which trims a process by itself
                 mapped.madvise(mmap.MADV_DONTNEED)
 
-    def counting_reads(self, block_of: Callable[[int], B], n_bytes: int) -> Callable[[int], B]:
-        """Wrap ``block_of`` so that it counts n bytes per block."""
-
-        def counted(index: int) -> B:
-            self.count_bytes(n_bytes)
-            return block_of(index)
-
-        return counted
-
     def __reduce__(self) -> tuple[type["Pages"], tuple[list[Any], int]]:
         """Pickle without the maps: every process opens its own."""
         return Pages, ([], self.limit)
@@ -264,33 +256,34 @@ def _map_of(array: Any) -> mmap.mmap | None:
     return None
 
 
-class Block(Protocol):
-    """A block of encoded rows."""
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class CompleteBlock:
+    """A block of complete rows, whose design is a matrix that is standardised implicitly."""
+
+    rows: DenseRows | DualRows | DrawnRows
+    matrix: SparseMatrix | StandardisedMatrix
 
     def sum(self, kernel: Callable[[Any], Any]) -> Any:
-        """Sum kernel(part) over the block's complete and incomplete rows."""
-        ...
-
-    def constant_sums(self) -> InputSums:
-        """Sums of the predictors that are constant during a fit, if some may be missing."""
-        ...
-
-    def input_sums(self, distribution: InputDistribution) -> InputSums:
-        """Sums over the incomplete rows, with missing values at this distribution."""
-        ...
+        """Return kernel(rows)."""
+        return kernel(CompleteRows(self.rows))
 
     def second_moments(self) -> Array:
-        """Σ s [1; d][1; d]ᵀ of all predictors, without missing values."""
-        ...
+        """Σ s [1; c][1; c]ᵀ, with an intercept added if the design has none."""
+        return replace(self.matrix, intercept=True).sandwich(self.rows.weights)
 
 
 class BlockSource(ABC):
     """Rows in numbered blocks; sums do not depend on the thread or the time at which a block is encoded.
 
     With a ``drawn_covariance`` the covariance of the coefficients is estimated from random draws, for its size.
+    ``missing_inputs`` describes columns with missing values, and ``known_levels`` counts the observed levels of each
+    category with missing values.
     """
 
     drawn_covariance: bool = False
+    missing_inputs: MissingInputs | None = None
+    known_levels: LevelCounts | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the fields alone, without cached work space."""
@@ -326,25 +319,19 @@ class BlockSource(ABC):
         return None
 
     @abstractmethod
-    def encoder(self) -> Callable[[int], Block]:
+    def encoder(self) -> Callable[[int], Any]:
         """Return a function that encodes block k, for use in one thread."""
 
-    @property
-    @abstractmethod
-    def may_miss_inputs(self) -> bool:
-        """Whether any predictor has missing values."""
-
-    @property
-    @abstractmethod
-    def level_counts(self) -> LevelCounts | None:
-        """Counts of the observed levels of each category with missing values, or None."""
+    def sum_over_memories(self, function: Callable[[Any], T]) -> T:
+        """Apply ``function`` to this table: the sum over all tables that hold the rows."""
+        return function(self)
 
     def sum_stats(self, row_pass: RowPass) -> Stats:
         """Sum the statistics of all rows: the only pass over the data in a sweep."""
         stats = self._sum_blocks(lambda block: block.sum(lambda part: part.stats(row_pass)))
-        if self._constant_sums is None and self.level_counts is None:
+        if self._constant_sums is None and self.known_levels is None:
             return stats
-        return replace(stats, missing=add_optional(MissingSums(self._constant_sums, self.level_counts), stats.missing))
+        return replace(stats, missing=add_optional(MissingSums(self._constant_sums, self.known_levels), stats.missing))
 
     def input_sums(self, distribution: InputDistribution) -> InputSums:
         """Sums of the predictors, with missing values at this distribution; labels are ignored."""
@@ -362,14 +349,14 @@ class BlockSource(ABC):
     @cached_property
     def _constant_sums(self) -> InputSums | None:
         """Constant sums of the predictors: Σ s x̃x̃ᵀ over all rows, the others over complete rows."""
-        return self._sum_blocks(lambda block: block.constant_sums()) if self.may_miss_inputs else None
+        return self._sum_blocks(lambda block: block.constant_sums()) if self.missing_inputs is not None else None
 
     @cached_property
-    def _single_block(self) -> Block:
+    def _single_block(self) -> Any:
         """The block of a source that has one."""
         return self.encoder()(0)
 
-    def _sum_blocks(self, kernel: Callable[[Block], Any], *, memory_bound: bool = False) -> Any:
+    def _sum_blocks(self, kernel: Callable[[Any], Any], *, memory_bound: bool = False) -> Any:
         if self.n_blocks == 1:  # small fits consist of such calls: no overhead
             with single_threaded_blas():
                 return kernel(self._single_block)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,18 +10,13 @@ from scipy.sparse import csr_array, hstack
 
 from vbsvm.base.arrays import Array, block_rows
 from vbsvm.base.cached import cached_property
-from vbsvm.design.scaling import FAR, Recipe, positive_weight_rows
-from vbsvm.missing.categories import LevelCounts
-from vbsvm.missing.distributions import InputDistribution, InputSums
+from vbsvm.design.scaling import Recipe, positive_weight_rows
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.drawn import DrawnRows
 from vbsvm.model.layouts.dual import DualRows
 from vbsvm.model.layouts.dual_parts import SparseDesign
 from vbsvm.model.matrices import SparseMatrix, n_pairs
-from vbsvm.model.row_pass import CompleteRows
-from vbsvm.sources.rows import BlockSource, runs
-
-T = TypeVar("T")
+from vbsvm.sources.rows import BlockSource, CompleteBlock, runs
 
 # Maximum number of entry pairs cached between passes: 200 MB. More are recomputed, block by block.
 MAX_CACHED = 2**24
@@ -46,7 +41,7 @@ class SparseTable:
         """Take the rows of positive weight."""
         X = positive_weight_rows(X, weights)
         X = csr_array((X.data.astype(np.float64, copy=False), X.indices, X.indptr), shape=X.shape)
-        far = np.abs(recipe.centre) > FAR * recipe.scale
+        far = recipe.far
         if not far.any():
             return SparseTable(X, recipe)
         return SparseTable(_centred(X, far, recipe.centre), replace(recipe, centre=np.where(far, 0.0, recipe.centre)))
@@ -82,16 +77,13 @@ class SparseTable:
         return tuple(map(self._matrix, range(max(1, -(-self.X.shape[0] // self.size)))))
 
     def _matrix(self, index: int) -> SparseMatrix:
-        rows, recipe = self._rows(index * self.size), self.recipe
+        """The rows of block k as views."""
+        X, begin, recipe = self.X, index * self.size, self.recipe
+        end = min(begin + self.size, X.shape[0])
+        where = slice(X.indptr[begin], X.indptr[end])
+        begins = X.indptr[begin : end + 1] - X.indptr[begin]
+        rows = csr_array((X.data[where], X.indices[where], begins), shape=(end - begin, X.shape[1]))
         return SparseMatrix(rows, recipe.centre, recipe.scale, recipe.intercept)
-
-    def _rows(self, begin: int) -> Any:
-        """Rows of a block as views."""
-        n_rows, n_columns = self.X.shape
-        end = min(begin + self.size, n_rows)
-        where = slice(self.X.indptr[begin], self.X.indptr[end])
-        begins = self.X.indptr[begin : end + 1] - self.X.indptr[begin]
-        return csr_array((self.X.data[where], self.X.indices[where], begins), shape=(end - begin, n_columns))
 
 
 def _centred(X: Any, chosen: NDArray[np.bool_], centre: Array) -> Any:
@@ -121,7 +113,6 @@ class Sparse(BlockSource):
     wide: bool = False
     drawn_covariance: bool = False
     groupings: ClassVar[tuple[()]] = ()
-    missing_inputs: ClassVar[None] = None
     candidates: ClassVar[None] = None
     pages: ClassVar[None] = None
 
@@ -139,10 +130,6 @@ class Sparse(BlockSource):
         """Consecutive slices of the rows, for row-by-row counts."""
         return runs(self.X.shape[0], None)
 
-    def sum_over_memories(self, function: "Callable[[Sparse], T]") -> T:
-        """Apply ``function`` to this table: the sum over all tables that hold the rows."""
-        return function(self)
-
     @property
     def n_columns(self) -> int:
         """Number of design columns."""
@@ -153,60 +140,17 @@ class Sparse(BlockSource):
         """Number of row blocks."""
         return 1 if self.wide or self.drawn_covariance else max(1, -(-self.n_rows // self.table.size))
 
-    @property
-    def may_miss_inputs(self) -> bool:
-        """False: not supported."""
-        return False
-
-    @property
-    def level_counts(self) -> LevelCounts | None:
-        """None: not supported."""
-        return None
-
-    @cached_property
-    def _positive_weight(self) -> tuple[Array, Array]:
-        """Labels and weights of the rows of positive weight."""
-        positive = slice(None) if self.weights.all() else self.weights > 0
-        return self.y[positive], self.weights[positive]
-
-    def encoder(self) -> "Callable[[int], SparseBlock]":
+    def encoder(self) -> Callable[[int], CompleteBlock]:
         """Return a function that gives block k."""
-        size, (y, weights) = self.table.size, self._positive_weight
+        positive = slice(None) if self.weights.all() else self.weights > 0
+        table, y, weights = self.table, self.y[positive], self.weights[positive]
         if self.wide:
-            design = self.table.design
-            return lambda index: SparseBlock(DualRows(index, design, y, weights), design.matrix)
+            return lambda index: CompleteBlock(DualRows(index, table.design, y, weights), table.design.matrix)
         if self.drawn_covariance:
-            whole = self.table.whole
-            return lambda index: SparseBlock(DrawnRows(index, whole, y, weights), whole)
+            return lambda index: CompleteBlock(DrawnRows(index, table.whole, y, weights), table.whole)
 
-        def block_of(index: int) -> SparseBlock:
-            where = slice(index * size, (index + 1) * size)
-            matrix = self.table.matrix(index)
-            return SparseBlock(DenseRows(index, matrix, y[where], weights[where]), matrix)
+        def block_of(index: int) -> CompleteBlock:
+            where, matrix = slice(index * table.size, (index + 1) * table.size), table.matrix(index)
+            return CompleteBlock(DenseRows(index, matrix, y[where], weights[where]), matrix)
 
         return block_of
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class SparseBlock:
-    """A block of sparse rows."""
-
-    rows: DenseRows | DualRows | DrawnRows
-    matrix: SparseMatrix
-
-    def sum(self, kernel: Callable[[Any], Any]) -> Any:
-        """Return kernel(rows)."""
-        return kernel(CompleteRows(self.rows))
-
-    def constant_sums(self) -> InputSums:
-        """Not supported: complete rows only."""
-        raise NotImplementedError
-
-    def input_sums(self, distribution: InputDistribution) -> InputSums:
-        """Not supported: complete rows only."""
-        raise NotImplementedError
-
-    def second_moments(self) -> Array:
-        """Σ s [1; c][1; c]ᵀ, with an intercept added if the design has none."""
-        return replace(self.matrix, intercept=True).sandwich(self.rows.weights)

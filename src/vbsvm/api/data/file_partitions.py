@@ -11,9 +11,8 @@ from vbsvm.api.data.table_reader import RawTable
 from vbsvm.base.printing import SharedLine
 from vbsvm.base.settings import log
 from vbsvm.design.values import did_you_mean, join_names
-from vbsvm.sources.files import Files, FileTable
+from vbsvm.sources.files import FLOAT32, Files, FileTable
 from vbsvm.sources.files_cache import Cache, CachedRows, RowPositions, Writer
-from vbsvm.sources.files_parquet import FLOAT32
 
 # Proportion of the memory limit for whole columns, from which splines and some transforms are learned.
 WHOLE_COLUMNS_SHARE = 1 / 8

@@ -248,8 +248,7 @@ class FormulaEncoder:
         if not len(used.weights):
             return None
         frame = design.select(part.raw, used.rows)
-        missing = np.stack([frame[name].isna().to_numpy() for name in design.categories.names], axis=1)
-        n_candidates, by_level = design.categories.n_candidates(frame, missing), None
+        n_candidates, by_level = design.categories.n_candidates(frame), None
         if design.plan.factors:
             by_level = np.zeros(len(design.plan.factors[-1].levels), dtype=np.intp)
             np.add.at(by_level, design.levels_of(frame)[-1], n_candidates)

@@ -17,10 +17,9 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from vbsvm.design import one_hot, values
 from vbsvm.design.columns import group_labels
-from vbsvm.design.frames import check_collected, check_unique
+from vbsvm.design.frames import check_collected, check_in_memory, check_unique
 from vbsvm.design.scaling import canonical_csr
 from vbsvm.design.values import did_you_mean, join_names, unicode_variant
-from vbsvm.sources.cluster import check_in_memory
 
 if TYPE_CHECKING:
     from vbsvm.api.estimator import Classifier

@@ -1,26 +1,32 @@
-"""A part of a formula encoded by formulaic: learned once, applied to new data, or restored from a file."""
+"""Columns of a formula: parts that formulaic encodes, and penalised splines; learned once, and applied to new data.
+
+Splines are cubic B-splines B with the penalty P = ∫ B″B″ᵀ, rotated so that their prior is independent and identical:
+with P = U diag(d) Uᵀ the curve is a straight line plus Z u with Z = B U₊ d₊^(−½), and αᵀPα = ‖u‖², so that the penalty
+of its bending is the ridge of u. (Wand & Ormerod 2008 call them O'Sullivan splines.)
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sized
-from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any, cast, final
 
 import numpy as np
 from formulaic import ModelSpec
-from formulaic.errors import DataMismatchWarning, FormulaicError
+from formulaic.errors import FormulaicError
 from formulaic.formula import SimpleFormula
 from formulaic.materializers import NAAction
 from formulaic.parser.types import Factor
 from numpy.typing import NDArray
+from scipy.interpolate import BSpline
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.printing import ignore_warnings
 from vbsvm.design.columns import INTERCEPT
 from vbsvm.design.formula.missing_inputs import columns_in
-from vbsvm.design.formula.sandbox import MAX_DEGREE, MAX_SETTING, FormulaError, clipped, width_of
-from vbsvm.design.formula.terms import parse_terms
+from vbsvm.design.formula.sandbox import MAX_DEGREE, MAX_SETTING, width_of
+from vbsvm.design.formula.terms import FormulaError, clipped, parse_terms
 from vbsvm.design.values import shown
 
 if TYPE_CHECKING:
@@ -33,6 +39,8 @@ _CONTEXT |= {"tanh": np.tanh, "exp10": lambda x: np.power(10.0, x)}  # formulaic
 _FAILURES = (FormulaicError, ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 # The model holds matrices of columns × columns.
 MAX_COLUMNS = 10_000
+# Name and factors of a column.
+ColumnKey = tuple[str, tuple[str, ...]]
 
 
 @final
@@ -49,16 +57,17 @@ class Matrix:
     ) -> tuple["Matrix", Array]:
         """Learn contrasts and transforms; given states of transforms are reused."""
         _check_n_columns(formula, frame, {})
+        states: dict[str, Any] = {}
         for one in _evaluated(formula):
-            if one not in (transforms or {}) and width_of(one) > len(frame) + 2 * MAX_DEGREE:
+            if transforms and one in transforms:
+                states |= transforms[one]
+            elif width_of(one) > len(frame) + 2 * MAX_DEGREE:
                 raise FormulaError(
                     f"{one} has more columns than the data have rows ({len(frame)}): take a smaller df, or a smooth "
                     "term such as s(x), whose flexibility is inferred."
                 )
-        calculable = _calculable(formula, frame)
-        given = [transforms[one] for one in _evaluated(formula) if one in transforms] if transforms else []
-        spec = _spec(formula, {key: state for states in given for key, state in states.items()}, {})
-        with _unknown_categories():  # they are refused below
+        calculable, spec = _calculable(formula, frame), _spec(formula, states, {})
+        with ignore_warnings(Warning):  # of levels that are unknown, which are refused below
             encoded = _formulaic(spec, calculable)
         found = Matrix(formula, encoded.model_spec)
         for expression, name, row, known in found._unknown(frame):
@@ -86,7 +95,7 @@ class Matrix:
             for key, levels in learned["categories"].items()
         }
         spec, calculable = _spec(formula, learned["transforms"], categories), _calculable(formula, row)
-        with _unknown_categories():  # the row need not have any that was learned
+        with ignore_warnings(Warning):  # of a row without any of the levels
             matrix = Matrix(formula, _formulaic(spec, calculable).model_spec)
         if any(matrix.learned[part].keys() != learned[part].keys() for part in ("categories", "transforms")):
             raise FormulaError(f"What was learned of {formula!r} does not belong to it.")
@@ -106,10 +115,7 @@ class Matrix:
         return np.asarray(_formulaic(spec, _calculable(self.formula, frame)), dtype=np.float64)
 
     def _unknown(self, frame: "pd.DataFrame") -> Iterator[tuple[str, str, int, str]]:
-        """New levels of categories: expression, column and row of the first of each column, and the known levels.
-
-        Expression, column and row of the first of each column, and the categories that are known.
-        """
+        """New levels of categories: expression, column and row of the first of each column, and the known levels."""
         for expression, (_, state) in self.spec.encoder_state.items():
             if "categories" in state:
                 name = columns_in(str(expression), list(frame.columns))[0]
@@ -138,9 +144,19 @@ class Matrix:
         return [str(expression) for expression, (_, state) in self.spec.encoder_state.items() if "categories" in state]
 
     @property
+    def keys(self) -> list[ColumnKey]:
+        """Key of each column: name and factors."""
+        return list(zip(self.names, self.factors, strict=True))
+
+    @property
     def has_intercept(self) -> bool:
         """Whether the first column is the intercept."""
         return self.names[:1] == [INTERCEPT]
+
+    @property
+    def first(self) -> int:
+        """Index of the first column other than the intercept."""
+        return int(self.has_intercept)
 
     @property
     def terms(self) -> dict[str, slice]:
@@ -155,33 +171,22 @@ def _evaluated(formula: str) -> list[str]:
 
 
 def _calculable(formula: str, frame: "pd.DataFrame") -> "pd.DataFrame":
-    """The frame with floats in columns used in calculations: small integers would wrap around.
-
-    Columns that are categories stay what they are.
-    """
-    names = list(frame.columns)
-    expressions = _evaluated(formula)
-    labels = {
-        name for expression in expressions if expression.startswith("C(") for name in columns_in(expression, names)
-    }
-    used = {name for expression in expressions for name in columns_in(expression, names)} - labels
+    """The frame with floats in columns of calculations, not of categories: small integers would wrap around."""
+    columns = {expression: columns_in(expression, list(frame.columns)) for expression in _evaluated(formula)}
+    labels = {name for expression, names in columns.items() if expression.startswith("C(") for name in names}
+    used = {name for names in columns.values() for name in names} - labels
     narrow = [name for name in used if frame[name].dtype.kind in "iuf" and frame[name].dtype != np.float64]
     return frame.astype(dict.fromkeys(narrow, np.float64)) if narrow else frame
 
 
 def _check_n_columns(formula: str, frame: "pd.DataFrame", categories: Mapping[str, Sized]) -> None:
-    """Raise if the formula would have too many columns, before any is formed.
-
-    ``categories`` are levels that were learned; those of other expressions are counted in the frame.
-    """
+    """Raise if there would be too many columns; levels not in ``categories`` are counted in the frame."""
     widths: dict[str, int] = {}
     total = 0
     for term in parse_terms(formula):
-        columns = 1
-        for expression in (str(factor.expr) for factor in term.factors):
-            if expression not in widths:
-                widths[expression] = _width(expression, frame, categories)
-            columns *= widths[expression]
+        expressions = [str(one.expr) for one in term.factors if one.eval_method is not Factor.EvalMethod.LITERAL]
+        widths |= {one: _width(one, frame, categories) for one in expressions if one not in widths}
+        columns = prod(widths[expression] for expression in expressions)
         total += columns
         if total > MAX_COLUMNS:
             raise FormulaError(
@@ -226,16 +231,6 @@ def _formulaic(spec: ModelSpec, frame: "pd.DataFrame") -> Any:
         raise FormulaError(_explain(str(error), frame)) from error
 
 
-@contextmanager
-def _unknown_categories() -> Iterator[None]:
-    """Ignore warnings of formulaic and pandas about new levels, and of NumPy about empty columns."""
-    with (
-        ignore_warnings(RuntimeWarning, DataMismatchWarning),
-        ignore_warnings(Warning, message="Constructing a Categorical"),
-    ):
-        yield
-
-
 def _explain(said: str, frame: "pd.DataFrame") -> str:
     """Explain why formulaic can't evaluate a checked formula."""
     match = re.search(r"Unable to evaluate factor `(.*?)`\. \[", said, re.DOTALL)
@@ -255,3 +250,74 @@ def _explain(said: str, frame: "pd.DataFrame") -> str:
     if "ufunc 'invert'" in said or "for |" in said or "for &" in said:
         return f"{what}: ~, & and | join comparisons, as in (a > 1) & (b > 2)."
     return f"{what} can't be computed from the data: check its settings, and that its columns vary."
+
+
+DEGREE = 3
+MIN_DISTINCT = 4
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Spline:
+    """Knots and rotation of a penalised spline; linear beyond the range of the data."""
+
+    low: float
+    width: float
+    knots: Array
+    rotation: Array
+
+    @staticmethod
+    def learn(x: Array, k: int) -> "Spline":
+        """Place knots at quantiles of the distinct values: k − 4 inside, fewer for few distinct values."""
+        distinct = np.unique(x)
+        if len(distinct) < MIN_DISTINCT:
+            raise ValueError(f"a spline needs at least {MIN_DISTINCT} distinct values; there are {len(distinct)}.")
+        low, width = float(distinct[0]), float(distinct[-1] - distinct[0])
+        n_inside = max(0, min(k, len(distinct)) - DEGREE - 1)
+        inside = np.quantile((distinct - low) / width, np.linspace(0, 1, n_inside + 2)[1:-1])
+        knots = np.concatenate([np.zeros(DEGREE + 1), inside, np.ones(DEGREE + 1)])
+        # The constant and the line have no penalty; they are known exactly and projected out first, as rounding hides
+        # them for very uneven knots.
+        lines = np.stack([np.ones(len(knots) - DEGREE - 1), _greville(knots)], axis=1)
+        rest = np.linalg.qr(lines, mode="complete").Q[:, 2:]
+        _, bends, directions = np.linalg.svd(_bending_root(knots) @ rest, full_matrices=False)
+        rotation = rest @ (directions.T / bends)
+        curves = BSpline.design_matrix((distinct - low) / width, knots, DEGREE).toarray() @ rotation
+        return Spline(low, width, knots, rotation / np.sqrt(np.square(curves).sum(axis=1).mean()))
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of the basis Z."""
+        return self.rotation.shape[1]
+
+    def encode(self, x: Array) -> Array:
+        """Evaluate the basis Z."""
+        t = (x - self.low) / self.width
+        inside = np.clip(t, 0.0, 1.0)
+        Z = BSpline.design_matrix(inside, self.knots, DEGREE).toarray() @ self.rotation
+        if (outside := t != inside).any():
+            ends = BSpline(self.knots, self.rotation, DEGREE).derivative()(inside[outside])
+            with np.errstate(over="ignore"):  # who encodes looks for values that are not finite
+                Z[outside] += (t - inside)[outside, None] * ends
+        return Z
+
+
+def _greville(knots: Array) -> Array:
+    """Coefficients of the straight line in this basis (Greville abscissae)."""
+    n_basis = len(knots) - DEGREE - 1
+    return np.stack([knots[j + 1 : j + 1 + n_basis] for j in range(DEGREE)]).mean(axis=0)
+
+
+def _bending_root(knots: Array) -> Array:
+    """A square root of ∫ B″B″ᵀ, exact by Simpson's rule between knots."""
+    n_basis = len(knots) - DEGREE - 1
+    second = BSpline(knots, np.eye(n_basis), DEGREE).derivative(2)
+    left, right = knots[DEGREE:-DEGREE][:-1], knots[DEGREE:-DEGREE][1:]
+    # A knot belongs to the piece on its right; so each piece is evaluated inside its ends and extrapolated.
+    points = np.stack([left + f * (right - left) for f in (0.25, 0.75)])
+    at = second(points)
+    ends = np.stack([1.5 * at[0] - 0.5 * at[1], 1.5 * at[1] - 0.5 * at[0]])
+    middle = 0.5 * (at[0] + at[1])
+    pieces = np.concatenate([ends[0], middle, ends[1]])
+    weights = np.concatenate([right - left, 4 * (right - left), right - left]) / 6
+    return np.sqrt(weights)[:, None] * pieces

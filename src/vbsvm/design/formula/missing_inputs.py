@@ -1,20 +1,23 @@
-"""Predictors that enter a formula linearly, so that they may be missing.
+"""Predictors that may be missing: those that enter a formula linearly, and categories.
 
 A numeric factor of a formula, such as log(chol), may miss values where its column of the design is the factor itself or
 a product of it and known factors. What a unit of it adds to such a product is read off by evaluating the formula at a
-reference value: the product there, divided by the factor there.
+reference value: the product there, divided by the factor there. A row that misses a category is expanded to candidates.
 """
 
 import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import chain, combinations
+from operator import or_
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
+from vbsvm.design.candidates import MAX_CANDIDATES, Candidates
 from vbsvm.design.formula.sandbox import columns_of
 from vbsvm.design.formula.syntax import FormulaParts
 
@@ -63,7 +66,11 @@ class Linear:
             size = np.where(np.isfinite(column), np.abs(column), 0.0)
             row = int(size.argmax())
             if size[row] > 0:
-                reference |= {name: _scalar(frame[name].iloc[row]) for name in variable.columns}
+                of_row = {name: frame[name].iloc[row] for name in variable.columns}
+                reference |= {
+                    name: float(value) if isinstance(value, numbers.Real | np.bool_) else value
+                    for name, value in of_row.items()
+                }
             elif (variable.expression,) == variable.columns:
                 reference[variable.expression] = 1.0
             elif variable.links:
@@ -80,31 +87,28 @@ class Linear:
         """
         for name, missing in masks.items():
             if name in self.reasons:
-                incomplete_rows = np.unique(rows[missing])
-                first_row = incomplete_rows[0]
-                others = _and_others(len(incomplete_rows), len(np.unique(rows)))
                 raise ValueError(
-                    f"Column {name!r} has no value in row {first_row}{others}, and {self.reasons[name]} Values are "
-                    "drawn for it in a fit of rows in memory that misses some, unless GaussianImputation has a "
+                    f"Column {name!r} has no value in row {_first_of(missing, rows)}, and {self.reasons[name]} Values "
+                    "are drawn for it in a fit of rows in memory that misses some, unless GaussianImputation has a "
                     "mechanism or labels='likelihood'. Else fill them in, or leave such rows out, as "
                     "Model(…, missing='drop') does."
                 )
-        all_masks = dict(masks)
-        for variable, missing in zip(self.variables, self._missing(masks), strict=True):
-            all_masks |= {} if missing is None else dict.fromkeys(variable.columns, missing)
-        return fill(frame, all_masks, self.reference)
+        of_variables = [dict.fromkeys(self.variables[k].columns, mask) for k, mask in self._missing(masks).items()]
+        return fill(frame, reduce(or_, of_variables, masks), self.reference)
 
     def both_factors_missing(self, masks: dict[str, NDArray[np.bool_]]) -> set[str]:
         """Columns of products with both factors missing in some row: nonlinear in what is missing."""
         names = set[str]()
-        pairs = combinations(zip(self.variables, self._missing(masks), strict=True), 2)
-        for (left, mask), (right, other) in pairs:
-            if mask is not None and other is not None and (mask & other).any() and set(left.links) & set(right.links):
+        for (k, mask), (other, other_mask) in combinations(self._missing(masks).items(), 2):
+            left, right = self.variables[k], self.variables[other]
+            if (mask & other_mask).any() and set(left.links) & set(right.links):
                 names |= {*left.columns, *right.columns}
         return names
 
-    def _missing(self, masks: dict[str, NDArray[np.bool_]]) -> list[NDArray[np.bool_] | None]:
-        return [_any([masks.get(name) for name in variable.columns]) for variable in self.variables]
+    def _missing(self, masks: dict[str, NDArray[np.bool_]]) -> dict[int, NDArray[np.bool_]]:
+        """Masks of missing values of the incomplete variables, by their numbers."""
+        of_columns = {k: [masks[name] for name in one.columns if name in masks] for k, one in enumerate(self.variables)}
+        return {k: np.logical_or.reduce(missing) for k, missing in of_columns.items() if missing}
 
     def insert_missing(self, table: Array, masks: dict[str, NDArray[np.bool_]], rows: NDArray[np.intp]) -> Array | None:
         """Write NaN into the table where a variable is missing; return the multipliers (rows × links) or None.
@@ -117,24 +121,121 @@ class Linear:
         multipliers = np.zeros((len(table), len(self.links)))
         masked: dict[int, NDArray[np.bool_]] = {}
         for j, (column, k) in enumerate(self.links):
-            if (mask := missing[k]) is not None:
+            if (mask := missing.get(k)) is not None:
                 if column in masked and (both := masked[column] & mask).any():
-                    incomplete_rows = np.unique(rows[both])
-                    others = _and_others(len(incomplete_rows), len(np.unique(rows)))
                     raise ValueError(
-                        f"Row {incomplete_rows[0]}{others} has missing values in both factors of an interaction with "
+                        f"Row {_first_of(both, rows)} has missing values in both factors of an interaction with "
                         f"{self.variables[k].expression}: their product is not normal. Leave such rows out, as "
                         "Model(…, missing='drop') does."
                     )
                 masked[column] = masked.get(column, False) | mask
                 with np.errstate(divide="ignore", invalid="ignore"):
                     multipliers[mask, j] = table[mask, column] / table[mask, self.variables[k].place]
+        masked |= {self.variables[k].place: mask for k, mask in missing.items()}
         for column, mask in masked.items():
             table[mask, column] = np.nan
-        for variable, mask in zip(self.variables, missing, strict=True):
-            if mask is not None:
-                table[mask, variable.place] = np.nan
         return multipliers
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Categories:
+    """Categorical columns that may be missing: their levels and level weights in fit."""
+
+    names: tuple[str, ...]
+    levels: tuple[NDArray[Any], ...]
+    counts: tuple[NDArray[np.float64], ...]
+
+    @staticmethod
+    def learn(frame: "pd.DataFrame", names: list[str], weights: NDArray[np.float64]) -> "Categories":
+        """The levels that occur, with total weights."""
+        levels, counts = [], []
+        for name in names:
+            known = frame[name].notna().to_numpy()
+            values, codes = np.unique(np.asarray(frame[name])[known], return_inverse=True)
+            levels.append(values)
+            counts.append(np.bincount(codes, weights[known], minlength=len(values)).astype(np.float64))
+        return Categories(tuple(names), tuple(levels), tuple(counts))
+
+    def missing(self, frame: "pd.DataFrame") -> NDArray[np.bool_]:
+        """Mask of missing values of these columns."""
+        return frame[list(self.names)].isna().to_numpy()
+
+    def known_levels(self, frame: "pd.DataFrame") -> NDArray[np.intp]:
+        """Complements (~) of the rows' level numbers, rows × categories.
+
+        A level that is missing, or was not seen in fit, counts as the first: the one is filled in, the other refused.
+        """
+        import pandas as pd
+
+        codes = np.empty((len(frame), len(self.names)), dtype=np.intp)
+        for k, (name, levels) in enumerate(zip(self.names, self.levels, strict=True)):
+            codes[:, k] = ~np.maximum(pd.Index(levels).get_indexer(pd.Index(_labels(frame, name))), 0)
+        return codes
+
+    def expand(self, frame: "pd.DataFrame") -> "tuple[pd.DataFrame, Candidates]":
+        """Expand rows with missing categories to one row per candidate level.
+
+        Rows with too many combinations of levels get drawn ones, by the frequencies of the levels.
+        """
+        missing, sizes = self.missing(frame), self._sizes
+        too_many = self._too_many(missing)
+        n_candidates = np.where(missing & ~too_many[:, None], sizes, 1).prod(axis=1)
+        draws = {int(row): self._draw(missing[row], int(row)) for row in np.flatnonzero(too_many)}
+        for row, (codes, _) in draws.items():
+            n_candidates[row] = len(codes)
+        row = np.repeat(np.arange(len(frame)), n_candidates)
+        remainder = np.arange(len(row)) - np.repeat(np.cumsum(n_candidates) - n_candidates, n_candidates)
+        codes, weights = self.known_levels(frame)[row], np.zeros(len(row))
+        for k, size in enumerate(sizes):
+            missing_k = missing[row, k]
+            codes[missing_k, k] = remainder[missing_k] % size
+            remainder[missing_k] //= size
+        for number, (chosen, weight) in draws.items():
+            candidates_of_row, missing_k = row == number, missing[number]
+            codes[np.ix_(candidates_of_row, missing_k)], weights[candidates_of_row] = chosen[:, missing_k], weight
+        expanded = frame.take(row).reset_index(drop=True)
+        for k, (name, levels) in enumerate(zip(self.names, self.levels, strict=True)):
+            missing_k, values = missing[row, k], _labels(frame, name)[row]
+            values[missing_k] = levels[codes[missing_k, k]]
+            expanded[name] = values
+        return expanded, Candidates(row, codes, log_importance=weights if draws else None)
+
+    def n_candidates(self, frame: "pd.DataFrame") -> NDArray[np.intp]:
+        """Number of candidates of each row; too many raise, as these are drawn only if all rows are in memory."""
+        missing = self.missing(frame)
+        too_many = self._too_many(missing)
+        if too_many.any():
+            row = int(too_many.argmax())
+            missing_names = [name for name, is_missing in zip(self.names, missing[row], strict=True) if is_missing]
+            raise ValueError(
+                f"Row {frame.index[row]} has missing values in {', '.join(missing_names)}, which have more than "
+                f"{MAX_CANDIDATES} combinations. Leave such rows out, or fit rows that are in memory."
+            )
+        return np.where(missing, self._sizes, 1).prod(axis=1)
+
+    @property
+    def _sizes(self) -> NDArray[np.intp]:
+        return np.array([len(levels) for levels in self.levels], dtype=np.intp)
+
+    def _too_many(self, missing: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        return np.where(missing, np.log(self._sizes), 0.0).sum(axis=1) > np.log(MAX_CANDIDATES) + 1e-9
+
+    def _draw(self, missing: NDArray[np.bool_], row: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """Draw combinations of levels for a row; also the log of counts over probabilities."""
+        rng = np.random.default_rng(row)
+        codes, logs = np.zeros((MAX_CANDIDATES, len(self.names)), dtype=np.intp), np.zeros(MAX_CANDIDATES)
+        for k in np.flatnonzero(missing):
+            probabilities = (1.0 + self.counts[k]) / (1.0 + self.counts[k]).sum()
+            codes[:, k] = rng.choice(len(probabilities), size=MAX_CANDIDATES, p=probabilities)
+            logs += np.log(probabilities[codes[:, k]])
+        combinations, first, counts = np.unique(codes, axis=0, return_index=True, return_counts=True)
+        return combinations, np.log(counts) - logs[first]
+
+
+def _labels(frame: "pd.DataFrame", name: str) -> NDArray[Any]:
+    column = frame[name]
+    return column.to_numpy() if column.dtype.kind in "biuf" else np.asarray(column, dtype=object)
 
 
 def missing_masks(frame: "pd.DataFrame") -> dict[str, NDArray[np.bool_]]:
@@ -173,19 +274,10 @@ def reference_of(column: Any, name: str) -> Any:
     return float(known.iloc[int(np.abs(known.to_numpy(dtype=float)).argmax())])
 
 
-def _and_others(count: int, n_rows: int) -> str:
-    """Count of rows like the one named in an error."""
-    return f" (one of {count} such rows of {n_rows})" if count > 1 else ""
-
-
-def _scalar(value: Any) -> Any:
-    """A value in a type that model files know."""
-    return float(value) if isinstance(value, numbers.Real | np.bool_) else value
-
-
-def _any(masks: Sequence[NDArray[np.bool_] | None]) -> NDArray[np.bool_] | None:
-    present = [mask for mask in masks if mask is not None]
-    return np.logical_or.reduce(present) if present else None
+def _first_of(which: NDArray[np.bool_], rows: NDArray[np.intp]) -> str:
+    """Number of the first of these rows, and how many there are."""
+    first, *others = np.unique(rows[which])
+    return f"{first} (one of {len(others) + 1} such rows of {len(np.unique(rows))})" if others else str(first)
 
 
 def learn_linear(
@@ -198,10 +290,10 @@ def learn_linear(
     """Find the factors that may be missing, and those that need their own column for that."""
     names, expressions = list(frame.columns), list(dict.fromkeys(chain.from_iterable(factors_of)))
     uses: dict[str, list[str]] = {}
-    for expression in (*expressions, *(f"s({term.expression})" for term in parts.splines)):
-        inner = expression[2:-1] if expression not in expressions else expression
-        for name in columns_in(inner, names):
-            uses.setdefault(name, []).append(expression)
+    splines = [(f"s({term.expression})", term.expression) for term in parts.splines]
+    for written, expression in (*zip(expressions, expressions, strict=True), *splines):
+        for name in columns_in(expression, names):
+            uses.setdefault(name, []).append(written)
     variables, own_columns, reasons = [], [], {}
     for expression in expressions:
         columns = tuple(dict.fromkeys(columns_in(expression, names)))

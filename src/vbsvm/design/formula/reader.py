@@ -12,21 +12,17 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
-from vbsvm.design.candidates import Candidates
+from vbsvm.design.candidates import Candidates, DrawnColumns, Draws
 from vbsvm.design.columns import Encoded, Plan, group_labels
-from vbsvm.design.curves import Spline
 from vbsvm.design.formula import syntax
-from vbsvm.design.formula.expansion import Categories, DrawnColumns, Draws
-from vbsvm.design.formula.matrix import Matrix
-from vbsvm.design.formula.missing_inputs import Linear, missing_masks
+from vbsvm.design.formula.matrix import Matrix, Spline
+from vbsvm.design.formula.missing_inputs import Categories, Linear, missing_masks
 from vbsvm.design.formula.syntax import FormulaParts, GroupTerm, SplineTerm
 from vbsvm.design.scaling import Recipe
 from vbsvm.storage.codec import Form, check_types
 
 if TYPE_CHECKING:
     import pandas as pd
-
-ColumnKey = tuple[str, tuple[str, ...]]
 
 
 @final
@@ -91,27 +87,21 @@ class Reader:
 
     def as_learned(self, column: Any) -> "pd.Series":
         """A column converted to its type at fitting; raise if numbers have become something else."""
-        name = str(column.name)
-        result = frames.as_learned(column, self.kinds[name])
-        known = result.dropna()
-        if name in self.numeric and known.dtype.kind not in "biuf" and len(known):
-            raise ValueError(f"Column {name!r} held numbers in fit, and holds {known.iloc[0]!r} now.")
-        return result
+        return frames.as_learned(column, self.kinds[str(column.name)])
 
     def encode(self, frame: "pd.DataFrame", draws: Draws | None = None) -> Encoded:
         """Encode a frame; rows with missing categories or drawn columns become candidates.
 
-        So does a row that misses columns which are drawn: ``draws`` has values for these rows. Without it they are
-        spread over their distribution.
+        ``draws`` has values of drawn columns; without it they are spread over their distribution.
         """
         rows, levels, candidates = frame.index.to_numpy(), self.levels_of(frame), None
-        if any(frame[name].isna().any() for name in self.categories.names):
+        if self.categories.missing(frame).any():
             frame, candidates = self.categories.expand(frame)
         if self.drawn is not None and (incomplete := self.drawn.missing(frame).any(axis=1)).any():
             if candidates is None:
                 candidates = Candidates(np.arange(len(frame)), self.categories.known_levels(frame))
             if draws is None:
-                draws = self.expected_draws(frame)
+                draws = self.draws(frame)
             else:
                 draws = draws.take(
                     (np.cumsum(np.bincount(candidates.row, incomplete) > 0) - 1)[candidates.row[incomplete]]
@@ -126,31 +116,18 @@ class Reader:
         """The reader with at least n draws per incomplete row."""
         return self if self.drawn is None else replace(self, drawn=replace(self.drawn, n=max(min_draws, self.drawn.n)))
 
-    def expected_draws(self, frame: "pd.DataFrame") -> Draws:
-        """Quantile draws of the drawn columns for the incomplete rows."""
-        assert self.drawn is not None
-        frame = self._rows_to_draw(frame)
-        return self.drawn.expected(frame, self._table_without_draws(frame))
+    def draws(self, frame: "pd.DataFrame", rng: np.random.Generator | None = None) -> Draws:
+        """Draws of the drawn columns for the incomplete rows, without use of labels: quantiles, or random ones by rng.
 
-    def proposed_draws(self, frame: "pd.DataFrame", rng: np.random.Generator) -> Draws:
-        """Random draws of the drawn columns for the incomplete rows, without use of labels."""
-        assert self.drawn is not None
-        frame = self._rows_to_draw(frame)
-        return self.drawn.proposed(frame, self._table_without_draws(frame), rng)
-
-    def _rows_to_draw(self, frame: "pd.DataFrame") -> "pd.DataFrame":
-        """Rows with missing drawn columns; missing categories get their first level."""
+        The rest of the table has drawn columns at their medians, and missing categories at their first level.
+        """
         assert self.drawn is not None
         frame = frame.take(np.flatnonzero(self.drawn.missing(frame).any(axis=1)))
-        if not any(frame[name].isna().any() for name in self.categories.names):
-            return frame
-        expanded, candidates = self.categories.expand(frame)
-        return expanded.take(candidates.firsts)
-
-    def _table_without_draws(self, frame: "pd.DataFrame") -> NDArray[np.floating]:
-        """The table of these rows with drawn columns at their medians."""
-        assert self.drawn is not None
-        return self._encode(self.drawn.at_typical(frame), (), frame.index.to_numpy()).table
+        if self.categories.missing(frame).any():
+            expanded, candidates = self.categories.expand(frame)
+            frame = expanded.take(candidates.firsts)
+        table = self._encode(self.drawn.at_typical(frame), (), frame.index.to_numpy()).table
+        return self.drawn.draw(frame, table, rng)
 
     def levels_of(self, frame: "pd.DataFrame") -> tuple[NDArray[np.intp], ...]:
         """Level number of each row in each factor."""
@@ -166,26 +143,21 @@ class Reader:
         """Encode a frame without missing categories; ``rows`` numbers its rows in errors."""
         masks = missing_masks(frame)
         frame = self.linear.fill(frame, masks, rows)
-        fixed = self.fixed.encode(frame, rows)[:, int(self.fixed.has_intercept) :]
+        fixed = self.fixed.encode(frame, rows)[:, self.fixed.first :]
         values = [curve.values.encode(frame, rows) for curve in self.curves]
         matrices = {k: self.effects[k].matrix.encode(frame, rows) for k, _ in self.carried}
         carried = [matrices[k][:, [j]] for k, j in self.carried]
         hidden = [matrix.encode(frame, rows) for matrix in self.hidden]
-        table = join_columns(
-            [fixed, *linear_parts(self.curves, values), *wiggly_parts(self.curves, values), *carried, *hidden]
-        )
+        table = join_columns([fixed, *curve_columns(self.curves, values), *carried, *hidden])
         check_finite(table, self.plan.names, rows)
         return Encoded(table, levels, self.linear.insert_missing(table, masks, rows))
 
 
-def linear_parts(curves: tuple[Curve, ...], values: list[Array]) -> list[Array]:
-    """Linear parts of the curves that add one."""
-    return [of_curve for curve, of_curve in zip(curves, values, strict=True) if curve.with_line]
-
-
-def wiggly_parts(curves: tuple[Curve, ...], values: list[Array]) -> list[Array]:
-    """Penalised basis columns of the curves."""
-    return [curve.spline.encode(of_curve[:, 0]) for curve, of_curve in zip(curves, values, strict=True)]
+def curve_columns(curves: tuple[Curve, ...], values: list[Array]) -> list[Array]:
+    """Linear parts of the curves that add one, then the penalised basis columns of all."""
+    pairs = list(zip(curves, values, strict=True))
+    lines = [x for curve, x in pairs if curve.with_line]
+    return lines + [curve.spline.encode(x[:, 0]) for curve, x in pairs]
 
 
 def join_columns(pieces: list[Array]) -> Array:
@@ -199,7 +171,7 @@ def group_labels_of(frame: "pd.DataFrame", columns: tuple[str, ...]) -> list[NDA
     return [group_labels(frame[name].to_numpy(), name, frame.index) for name in columns]
 
 
-def check_finite(table: Array, names: tuple[str, ...], rows: "pd.Index | NDArray[np.intp]") -> None:
+def check_finite(table: NDArray[np.floating], names: tuple[str, ...], rows: "pd.Index | NDArray[np.intp]") -> None:
     """Raise for values that are not finite, such as the log of zero; ``rows`` numbers the rows in errors."""
     with np.errstate(invalid="ignore", over="ignore"):
         sums = table.sum(axis=0)
@@ -213,11 +185,6 @@ def check_finite(table: Array, names: tuple[str, ...], rows: "pd.Index | NDArray
                 f"{names[k]} is {table[row, k]} in row {rows[row]}{others}: change the transform, or leave such "
                 "rows out."
             )
-
-
-def column_keys(matrix: Matrix) -> list[ColumnKey]:
-    """Key of each column: name and factors."""
-    return list(zip(matrix.names, matrix.factors, strict=True))
 
 
 _TYPES = {"b": np.bool_, "i": np.int64, "u": np.uint64, "f": np.float64}
@@ -238,6 +205,8 @@ def _contents(reader: Reader) -> dict[str, Any]:
 
 def _restored(saved: Mapping[str, Any]) -> Reader:
     """Restore a reader from its fields; older files have no drawn columns."""
+    import pandas as pd
+
     saved = {"drawn": None, **saved}
     if set(saved) != {field.name for field in fields(Reader)}:
         raise ValueError(f"a reader does not have the fields {sorted(saved)}")
@@ -247,7 +216,8 @@ def _restored(saved: Mapping[str, Any]) -> Reader:
     syntax.check_safe(parts)
     if set(saved["kinds"]) != set(columns):
         raise ValueError("the columns are not those of the formula")
-    empty = _without_rows(saved["kinds"])
+    no_rows = {name: np.empty(0, dtype=_TYPES.get(kind, object)) for name, kind in saved["kinds"].items()}
+    empty = pd.DataFrame(no_rows)
     curves = []
     for term, spline, with_line, learned in saved["curves"]:
         check_types(Curve, {"term": term, "spline": spline, "with_line": with_line})
@@ -264,13 +234,6 @@ def _restored(saved: Mapping[str, Any]) -> Reader:
         hidden.append(Matrix.from_learned(text, learned, empty))
     fixed = Matrix.from_learned(parts.fixed, saved["fixed"], empty)
     return Reader(fixed=fixed, curves=tuple(curves), effects=tuple(effects), hidden=tuple(hidden), **plain)
-
-
-def _without_rows(kinds: Mapping[str, str]) -> "pd.DataFrame":
-    """An empty frame with the data's columns and types."""
-    import pandas as pd
-
-    return pd.DataFrame({name: pd.Series([], dtype=_TYPES.get(kind, object)) for name, kind in kinds.items()})
 
 
 FORM = Form(Reader, _contents, _restored)

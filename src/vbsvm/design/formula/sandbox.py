@@ -6,15 +6,14 @@ are literals of a moderate size. So nothing that passes can run code, or take me
 
 import ast
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from formulaic.utils.code import sanitize_variable_names
 
+from vbsvm.design.formula.terms import NUMBERS, FormulaError, clipped, column_of
 from vbsvm.design.values import did_you_mean, join_names
 
-NUMBERS = frozenset(
-    ("abs", "cos", "exp", "exp2", "exp10", "expm1", "log", "log1p", "log2", "log10", "sin", "sqrt", "tanh")
-)
 # What each function takes behind its first argument, in order.
 _BOUNDS = ("lower_bound", "upper_bound")
 _CUBIC = ("df", "knots", *_BOUNDS, "constraints", "extrapolation")
@@ -43,43 +42,9 @@ MAX_SETTING = 1000
 MAX_DEGREE = 9
 # Whole numbers beyond this one are not exact in floating point.
 MAX_NUMBER = 2**53
-RESERVED = ("Intercept", "(intercept)")
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.Mod, ast.FloorDiv, ast.BitAnd, ast.BitOr)
 _COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
-
-
-class FormulaError(ValueError):
-    """An invalid formula."""
-
-
-def clipped(text: str) -> str:
-    """Quote a text in an error, cut if it is long."""
-    return repr(text if len(text) <= 200 else f"{text[:199]}…")
-
-
-def not_text(name: object) -> str:
-    """Error message for a column name that is not text."""
-    return (
-        f"The column {name!r} has a name that is not text, and can't stand in a formula: name columns by text, as in "
-        "data.columns = data.columns.map(str)."
-    )
-
-
-def column_of(name: str, data_columns: list[str], what: str) -> str:
-    """A column's name, with or without backticks, checked."""
-    bare = name[1:-1] if len(name) > 1 and name[0] == name[-1] == "`" else name
-    if bare in RESERVED:
-        raise FormulaError(f"A column may not be called {bare!r}, as the intercept is: rename it.")
-    for column in data_columns:
-        if not isinstance(column, str) and str(column) == bare:
-            raise FormulaError(not_text(column))
-    if bare not in data_columns:
-        raise FormulaError(
-            f"{what} must be a column; {clipped(bare)} is none of {join_names(data_columns)}."
-            f"{did_you_mean(bare, data_columns)}"
-        )
-    return bare
 
 
 def columns_of(expression: str, data_columns: list[str]) -> list[str]:
@@ -105,13 +70,9 @@ def width_of(expression: str) -> int:
         return 1
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _BASES):
         return 1
-    given = dict(zip(_BASES[node.func.id], node.args[1:], strict=False))
-    given |= {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
-    sizes = [
-        size_node.value if isinstance(size_node, ast.Constant) else len(getattr(size_node, "elts", ()))
-        for size_node in given.values()
-    ]
-    return sum(size for size in sizes if type(size) is int) + MAX_DEGREE
+    values = [_literal(value) for _, value in _settings(_BASES[node.func.id], node.args[1:], node.keywords)]
+    sizes = [len(value) if isinstance(value, list | tuple) else value for value in values]
+    return sum(size for size in sizes if type(size) is int and size > 0) + MAX_DEGREE
 
 
 class _Check:
@@ -180,25 +141,28 @@ class _Check:
         """Check a call and its settings; yield the columns of its first argument."""
         if function in self.data_columns:
             raise FormulaError(f"The column {function!r} hides the function of that name in {self.whole}: rename it.")
-        if not call.args or isinstance(call.args[0], ast.Starred):
+        first = call.args[0] if call.args else None
+        if first is None or isinstance(first, ast.Starred) or (function == "C" and not isinstance(first, ast.Name)):
             raise FormulaError(f"{function}(…) in {self.whole} takes a column.")
-        if function == "C" and not isinstance(call.args[0], ast.Name):
-            raise FormulaError(f"C(…) in {self.whole} takes a column.")
         names = _SETTINGS[function]
         n_positional = 1 if function == "C" else len(names)
         if len(call.args) > 1 + n_positional or any(keyword.arg not in names for keyword in call.keywords):
             takes = f"a column and the settings {', '.join(names)}" if names else "one expression and no settings"
             raise FormulaError(f"{function}(…) in {self.whole} takes {takes}.")
-        settings = [
-            *zip(names, call.args[1:], strict=False),
-            *((keyword.arg, keyword.value) for keyword in call.keywords),
-        ]
+        settings = _settings(names, call.args[1:], call.keywords)
         if len(dict(settings)) < len(settings):
             raise FormulaError(f"A setting of {function}(…) in {self.whole} is given twice.")
         for name, setting in settings:
             _check_setting(name, setting, self.whole)
-        _check_size(function, dict(settings), self.whole)
-        yield from self._number(call.args[0])
+        _check_size(function, {name: _literal(setting) for name, setting in settings}, self.whole)
+        yield from self._number(first)
+
+
+def _settings(
+    names: Sequence[str], args: list[ast.expr], keywords: list[ast.keyword]
+) -> list[tuple[str | None, ast.expr]]:
+    """Names and values of settings, of which some are given by position."""
+    return [*zip(names, args, strict=False), *((keyword.arg, keyword.value) for keyword in keywords)]
 
 
 def _functions() -> str:
@@ -206,113 +170,93 @@ def _functions() -> str:
     return f"{', '.join(sorted(FUNCTIONS))}, s"
 
 
-def _check_size(function: str, given: dict[str | None, ast.expr], whole: str) -> None:
-    """Raise if the size of a basis is missing or invalid."""
-    sizes = {name: one.value for name, one in given.items() if isinstance(one, ast.Constant) and type(one.value) is int}
-    if function == "poly" and sizes.get("degree", 1) < 1:
+def _check_size(function: str, given: dict[str | None, Any], whole: str) -> None:
+    """Raise if the size of a basis is missing or invalid; its settings have been checked."""
+    if function == "poly" and given.get("degree", 1) < 1:
         raise FormulaError(f"poly(…) in {whole} needs a degree from 1 to {MAX_DEGREE}.")
     if function not in ("bs", "cc", "cr", "cs") or ("knots" in given and "df" not in given):
         return
-    least = sizes.get("degree", 3) + _is_true(given.get("include_intercept")) if function == "bs" else 1
-    least = max(least, 2 if function in ("cr", "cs") else 1)
-    if "knots" in given or sizes.get("df", least if function == "bs" else 0) < least:
+    least = {"bs": given.get("degree", 3) + given.get("include_intercept", False), "cc": 1}.get(function, 2)
+    least = max(least, 1)
+    if "knots" in given or given.get("df", least if function == "bs" else 0) < least:
         raise FormulaError(
             f"{function}(…) in {whole} needs knots or its size, as in df=5; df is at least {least} here."
         )
 
 
+def _literal(node: ast.AST) -> Any:
+    """Value of a literal; None for anything else, which no setting may be."""
+    try:
+        return ast.literal_eval(node)  # pyright: ignore[reportArgumentType]
+    except (ValueError, TypeError, MemoryError, RecursionError):
+        return None
+
+
 def _check_setting(name: str | None, node: ast.AST, whole: str) -> None:
     """Raise if a setting is invalid."""
     match name, node:
-        case "contrasts", ast.Call(func=ast.Attribute(value=ast.Name(id="contr"), attr=contrasts), args=args) if (
+        case "contrasts", ast.Attribute(value=ast.Name(id="contr"), attr=contrasts) if contrasts in CONTRASTS:
+            return
+        case "contrasts", ast.Call(func=ast.Attribute(value=ast.Name(id="contr"), attr=contrasts)) if (
             contrasts in CONTRASTS
         ):
-            _check_contrasts(contrasts, args, node.keywords, whole)
+            _check_contrasts(contrasts, node, whole)
             return
     fits, wanted = _RULES[name or ""]
-    if not fits(node):
+    if not fits(_literal(node)):
         raise FormulaError(f"{clipped(ast.unparse(node))} in {whole}: {wanted} is needed.")
 
 
-def _check_contrasts(name: str, args: list[ast.expr], keywords: list[ast.keyword], whole: str) -> None:
+def _check_contrasts(name: str, call: ast.Call, whole: str) -> None:
     """Raise for settings of contrasts other than base, scale and scores."""
     known = {"treatment": ("base",), "sas": ("base",), "helmert": ("reverse", "scale"), "diff": ("backward",)}
     names = known.get(name, ("scores",) if name == "poly" else ())
-    settings = [*zip(names, args, strict=False), *((keyword.arg, keyword.value) for keyword in keywords)]
-    fits = len(args) <= len(names) and len(dict(settings)) == len(settings) and all(key in names for key, _ in settings)
-    for key, value in settings:
-        if key == "scores":
-            fits &= isinstance(value, ast.List | ast.Tuple) and all(map(_is_number, value.elts))
-        elif key == "base":
-            fits &= _is_label(value)
-        else:
-            fits &= _is_flag(value)
-    if not fits:
+    settings = _settings(names, call.args, call.keywords)
+    rules: dict[str | None, Callable[[Any], bool]] = {"base": _is_label, "scores": _is_list(_is_number)}
+    fits = len(call.args) <= len(names) and len(dict(settings)) == len(settings)
+    if not (fits and all(key in names and rules.get(key, _is_flag)(_literal(value)) for key, value in settings)):
         raise FormulaError(f"contr.{name} in {whole} takes {' and '.join(names) if names else 'no settings'}.")
 
 
-def _is_flag(node: ast.AST) -> bool:
-    """Whether the node is True or False."""
-    return isinstance(node, ast.Constant) and isinstance(node.value, bool)
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
 
 
-def _is_true(node: ast.AST | None) -> bool:
-    """Whether the node is True."""
-    return isinstance(node, ast.Constant) and node.value is True
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= 1e300
 
 
-def _is_number(node: ast.AST) -> bool:
-    """Whether the node is a finite number."""
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        node = node.operand
-    value = node.value if isinstance(node, ast.Constant) else None
-    return type(value) in (int, float) and abs(value) <= 1e300  # pyright: ignore[reportArgumentType]
+def _is_label(value: Any) -> bool:
+    return _is_number(value) or isinstance(value, str | bool)
 
 
-def _is_label(node: ast.AST) -> bool:
-    """Whether the node may be a level."""
-    return _is_number(node) or (isinstance(node, ast.Constant) and isinstance(node.value, str | bool))
+def _is_whole(largest: int) -> Callable[[Any], bool]:
+    return lambda value: type(value) is int and 0 <= value <= largest
 
 
-def _is_one_of(*allowed: object) -> Callable[[ast.AST], bool]:
-    return lambda node: isinstance(node, ast.Constant) and node.value in allowed
-
-
-def _is_whole(largest: int) -> Callable[[ast.AST], bool]:
-    return lambda node: isinstance(node, ast.Constant) and type(node.value) is int and 0 <= node.value <= largest
-
-
-def _is_list(fits: Callable[[ast.AST], bool], least: int, most: int) -> Callable[[ast.AST], bool]:
-    return lambda node: (
-        isinstance(node, ast.List | ast.Tuple) and least <= len(node.elts) <= most and all(map(fits, node.elts))
-    )
-
-
-def _is_contrasts(node: ast.AST) -> bool:
-    """Whether the node is a contrast matrix or the name of known contrasts."""
-    match node:
-        case ast.Attribute(value=ast.Name(id="contr"), attr=contrasts):
-            return contrasts in CONTRASTS
-    return _is_list(_is_list(_is_number, 0, MAX_SETTING), 1, MAX_DEGREE**2)(node)
+def _is_list(fits: Callable[[Any], bool], least: int = 0, most: float = math.inf) -> Callable[[Any], bool]:
+    return lambda values: isinstance(values, list | tuple) and least <= len(values) <= most and all(map(fits, values))
 
 
 # What each setting may be: a literal of a moderate size, a list of these, or contrasts; and how errors say so.
-_RULES: dict[str, tuple[Callable[[ast.AST], bool], str]] = {
+_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "df": (_is_whole(MAX_SETTING), f"a setting is a number (up to {MAX_SETTING}); a whole one"),
     "degree": (_is_whole(MAX_DEGREE), f"a setting is a number (up to {MAX_DEGREE}); a whole one"),
-    "ddof": (_is_one_of(0, 1), "0 or 1"),
+    "ddof": (lambda value: value in (0, 1), "0 or 1"),
     **dict.fromkeys(_BOUNDS, (_is_number, "a number")),
     "extrapolation": (
-        _is_one_of("raise", "clip", "na", "zero", "extend"),
+        lambda value: value in ("raise", "clip", "na", "zero", "extend"),
         "'raise', 'clip', 'na', 'zero' or 'extend'",
     ),
-    "constraints": (_is_one_of("center"), "'center'"),
+    "constraints": (lambda value: value == "center", "'center'"),
     "knots": (_is_list(_is_number, 1, MAX_SETTING), f"a list of up to {MAX_SETTING} numbers"),
     "levels": (_is_list(_is_label, 1, MAX_SETTING), f"a list of up to {MAX_SETTING} levels"),
     "contrasts": (
-        _is_contrasts,
+        _is_list(_is_list(_is_number, 0, MAX_SETTING), 1, MAX_DEGREE**2),
         "contr.treatment, contr.treatment('b'), contr.sum, contr.helmert, contr.diff, contr.poly or contr.sas",
     ),
     **dict.fromkeys(("raw", "include_intercept", "spans_intercept"), (_is_flag, "True or False")),
-    **dict.fromkeys(("center", "scale", "rescale"), (lambda node: _is_flag(node) or _is_number(node), "True or False")),
+    **dict.fromkeys(
+        ("center", "scale", "rescale"), (lambda value: _is_flag(value) or _is_number(value), "True or False")
+    ),
 }

@@ -6,7 +6,8 @@ such as ``scale`` and ``poly`` are learned from all values of their columns, whi
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn, Self, final
 
 import numpy as np
@@ -14,16 +15,14 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
-from vbsvm.design.columns import MAX_CLASSES, LabelSummary, LevelSummary, group_labels
-from vbsvm.design.curves import Spline
+from vbsvm.design.columns import MAX_CLASSES, LabelSummary, Levels, LevelSummary
 from vbsvm.design.formula import learning
 from vbsvm.design.formula.learning import LearnedBefore
-from vbsvm.design.formula.matrix import MAX_COLUMNS, Matrix
+from vbsvm.design.formula.matrix import MAX_COLUMNS, Matrix, Spline
 from vbsvm.design.formula.missing_inputs import columns_in
-from vbsvm.design.formula.reader import Reader
-from vbsvm.design.formula.sandbox import FormulaError
-from vbsvm.design.formula.syntax import FormulaParts
-from vbsvm.design.formula.terms import parse_terms
+from vbsvm.design.formula.reader import Reader, group_labels_of
+from vbsvm.design.formula.syntax import FormulaParts, SplineTerm
+from vbsvm.design.formula.terms import FormulaError, parse_terms
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,36 +54,25 @@ class Needs:
         """Collect the columns of all factors of the formula."""
         names = list(parts.columns)
         texts = [parts.fixed, *(term.effects for term in parts.groups)]
-        expressions = list(
-            dict.fromkeys(str(factor.expr) for text in texts for term in parse_terms(text) for factor in term.factors)
-        )
-        whole = tuple(
-            expression for expression in expressions if expression not in names and STATEFUL.search(expression)
-        )
-        whole_columns = {
-            name
-            for expression in (*whole, *(term.expression for term in parts.splines))
-            for name in columns_in(expression, names)
-        }
-        levels = (
-            columns_in(expression, names)
-            for expression in expressions
-            if expression not in names and expression.startswith("C(")
-        )
-        factors = {frozenset(term.columns): term.columns for term in reversed(parts.groups)}
-        return Needs(
-            parts,
-            frozenset(expression for expression in expressions if expression in names),
-            frozenset(name for of_one in levels for name in of_one) | {parts.outcome},
-            whole,
-            tuple(sorted(whole_columns)),
-            tuple(factors.values()),
-        )
+        factors = (str(factor.expr) for text in texts for term in parse_terms(text) for factor in term.factors)
+        expressions = list(dict.fromkeys(factors))
+        alone = frozenset(expressions) & frozenset(names)
+        whole = tuple(one for one in expressions if one not in alone and STATEFUL.search(one))
+        learned = (*whole, *(term.expression for term in parts.splines))
+        whole_columns = {name for expression in learned for name in columns_in(expression, names)}
+        calls = [columns_in(one, names) for one in expressions if one not in alone and one.startswith("C(")]
+        groups = {frozenset(term.columns): term.columns for term in reversed(parts.groups)}
+        categories = frozenset(chain([parts.outcome], *calls))
+        return Needs(parts, alone, categories, whole, tuple(sorted(whole_columns)), tuple(groups.values()))
 
     def summary(self, data: Any, kept: NDArray[np.intp] | None, weights: Array, first: int) -> "FormulaSummary":
         """Summarise rows of a frame; ``first`` is the number of the frame's first row."""
         frame = frames.take(data, self.parts.columns, kept, may_miss=self.parts.inputs)
-        labelled = [name for name in self.parts.columns if self._is_category(frame, name)]
+        labelled = [
+            name
+            for name in self.parts.columns
+            if name in self.categories or (name in self.alone and frame[name].dtype.kind not in "biuf")
+        ]
         selected = _representative_rows(frame, labelled)
         raw = data[list(self.parts.columns)].iloc[frame.index[selected]]
         known = {name: frame[name].notna().to_numpy() for name in labelled}
@@ -92,16 +80,10 @@ class Needs:
             self,
             raw.set_axis(frame.index[selected] + first),
             {name: (frame[name].to_numpy(),) for name in self.whole_columns},
-            {
-                name: LabelSummary.from_rows(np.asarray(frame[name])[known[name]], weights[known[name]])
-                for name in labelled
-            },
-            tuple(LevelSummary.from_rows([_labels(frame, name) for name in columns]) for columns in self.factors),
+            {name: LabelSummary.from_rows(np.asarray(frame[name])[of], weights[of]) for name, of in known.items()},
+            tuple(LevelSummary.from_rows(group_labels_of(frame, columns)) for columns in self.factors),
             len(frame),
         )
-
-    def _is_category(self, frame: "pd.DataFrame", name: str) -> bool:
-        return name in self.categories or (name in self.alone and frame[name].dtype.kind not in "biuf")
 
 
 @final
@@ -156,28 +138,23 @@ class FormulaSummary:
 
         parts, names = self.needs.parts, list(self.needs.whole_columns)
         whole = pd.DataFrame({name: np.concatenate(self.whole_columns[name]) for name in names})
-        transforms = {
-            expression: Matrix.learn(f"0 + {expression}", whole.loc[:, columns_in(expression, names)])[0].learned[
-                "transforms"
-            ]
-            for expression in self.needs.whole
-        }
-        splines = {}
+
+        def learned(expression: str) -> tuple[Matrix, Array]:
+            return Matrix.learn(f"0 + {expression}", whole.loc[:, columns_in(expression, names)])
+
+        transforms = {expression: learned(expression)[0].learned["transforms"] for expression in self.needs.whole}
+        splines: dict[SplineTerm, Spline] = {}
         for term in parts.splines:
-            _, values = Matrix.learn(f"0 + {term.expression}", whole.loc[:, columns_in(term.expression, names)])
+            _, values = learned(term.expression)
             finite = values[np.isfinite(values).all(axis=1), :1].ravel()  # others are named when rows are encoded
             if values.shape[1] == 1:
-                with learning.explained(term):
-                    splines[term] = Spline.learn(finite, term.size)
-        levels = {
-            columns: expression.levels() for columns, expression in zip(self.needs.factors, self.groups, strict=True)
-        }
-        totals = {name: expression.totals for name, expression in self.categories.items()}
-        return learning.learn_from(parts, self.frame(), standardize, LearnedBefore(transforms, splines, levels, totals))
-
-
-def _labels(frame: "pd.DataFrame", name: str) -> NDArray[Any]:
-    return group_labels(frame[name].to_numpy(), name, frame.index)
+                splines[term] = learning.learn_spline(term, finite)
+        learned_levels = [Levels.learn(group.columns)[0] for group in self.groups]
+        levels = dict(zip(self.needs.factors, learned_levels, strict=True))
+        frame, known = self.frame(), LearnedBefore(transforms, splines, levels)
+        reader, centred, _ = learning.learn_reader(parts, frame, np.ones(len(frame)), standardize, known)
+        counts = tuple(self.categories[name].totals for name in reader.categories.names)
+        return replace(reader, categories=replace(reader.categories, counts=counts)), centred
 
 
 def _check_few(labels: LabelSummary, name: str, outcome: str) -> None:

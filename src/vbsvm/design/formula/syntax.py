@@ -11,8 +11,20 @@ from typing import final
 
 from formulaic.parser.types import Factor
 
-from vbsvm.design.formula.sandbox import MAX_SETTING, RESERVED, FormulaError, clipped, column_of, columns_of
-from vbsvm.design.formula.terms import MAX_POWER, check_name, expand_dot, in_backticks, names_in, parse_terms, rewrite
+from vbsvm.design.formula.sandbox import MAX_SETTING, columns_of
+from vbsvm.design.formula.terms import (
+    MAX_POWER,
+    RESERVED,
+    FormulaError,
+    check_name,
+    clipped,
+    column_of,
+    expand_dot,
+    in_backticks,
+    names_in,
+    parse_terms,
+    rewrite,
+)
 
 MAX_LENGTH = 20_000
 MAX_DEPTH = 50
@@ -94,11 +106,12 @@ def _read(formula: str, data_columns: list[str], weights: str | None) -> Formula
     rest = [name for name in data_columns if name not in taken]
     fixed, splines, groups = [], [], []
     for sign, term in terms:
+        is_spline = bool(re.match(r"s\s*\(", term)) and _closes_at_end(term)
+        if sign == "-" and (term in bars or is_spline):
+            raise FormulaError(f"{clipped(term)} can't be taken away: leave it out.")
         if term in bars:
-            _check_plus(sign, term)
             groups += _read_bar(term, data_columns, rest)
-        elif re.match(r"s\s*\(", term) and _closes_at_end(term):
-            _check_plus(sign, term)
+        elif is_spline:
             splines.append(_read_spline(term))
         elif term == ".":
             fixed += [(sign, name) for name in in_backticks(rest)]
@@ -222,13 +235,9 @@ def _walk(text: str) -> Iterator[tuple[int, str, int]]:
     """Yield position, character and nesting depth; quoted text is deeper than any bracket."""
     depth, quote = 0, ""
     for i, char in enumerate(text):
-        if quote:
+        if quote or char in "\"'`":
             yield i, char, QUOTED_DEPTH
-            quote = "" if char == quote else quote
-            continue
-        if char in "\"'`":
-            quote = char
-            yield i, char, QUOTED_DEPTH
+            quote = "" if char == quote else quote or char
             continue
         depth -= char in _CLOSING
         if depth < 0:
@@ -276,11 +285,6 @@ def _is_bar(term: str) -> bool:
             )
         raise FormulaError(f"(effects | group) must stand alone, joined to the rest by +; {clipped(term)} is not.")
     return False
-
-
-def _check_plus(sign: str, term: str) -> None:
-    if sign == "-":
-        raise FormulaError(f"{clipped(term)} can't be taken away: leave it out.")
 
 
 def _groups_of(term: str, data_columns: list[str]) -> list[tuple[str, ...]]:

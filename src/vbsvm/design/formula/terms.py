@@ -1,30 +1,34 @@
 """The text of a formula: what R, patsy and NumPy have is rewritten or gets a hint; and terms of its parts.
 
 Text is rewritten before the sandbox parses it, and terms are counted before formulaic expands them, which could take
-hours: nothing is evaluated. Also here: ``.``, which stands for columns.
+hours: nothing is evaluated. Also here: names of columns, and ``.``, which stands for columns.
 """
 
 import keyword
 import re
-import unicodedata
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import lru_cache
 from math import comb, inf
 from typing import Any, TypeVar
-from unicodedata import is_normalized
+from unicodedata import is_normalized, normalize
 
 from formulaic.errors import FormulaicError
 from formulaic.parser import DefaultFormulaParser
 from formulaic.parser.types import ASTNode, Term, Token
 
-from vbsvm.design.formula.sandbox import NUMBERS, FormulaError, clipped, not_text
+from vbsvm.design.values import did_you_mean, join_names
+
+# Functions of numbers, by the names that NumPy has for them.
+NUMBERS = frozenset(
+    ("abs", "cos", "exp", "exp2", "exp10", "expm1", "log", "log1p", "log2", "log10", "sin", "sqrt", "tanh")
+)
+RESERVED = ("Intercept", "(intercept)")
 
 _WORD = re.compile(r"[^\W\d]\w*(?:\.\w+)*")
 _QUOTED = r"`[^`]*`|'[^']*'|\"[^\"]*\""
 _TOKEN = re.compile(rf"{_QUOTED}|{_WORD.pattern}|\.?\d[\w.]*|%\s*in\s*%|%[%*/ox]*%|\s+|.", re.DOTALL)
 _SAME = {"factor": "C", "as.factor": "C", "as_factor": "C"}
-_CONTRASTS = {"Treatment": "contr.treatment", "Sum": "contr.sum", "Helmert": "contr.helmert", "Diff": "contr.diff"}
-_CONTRASTS["Poly"] = "contr.poly"
+_CONTRASTS = {name: f"contr.{name.lower()}" for name in ("Treatment", "Sum", "Helmert", "Diff", "Poly")}
 _HINTS = {
     **dict.fromkeys(("ns", "rcs"), "take s(x), whose size is inferred, or cr(x, df=4), a natural cubic spline"),
     **dict.fromkeys(
@@ -42,6 +46,31 @@ _HINTS = {
 }
 
 
+class FormulaError(ValueError):
+    """An invalid formula."""
+
+
+def clipped(text: str) -> str:
+    """Quote a text in an error, cut if it is long."""
+    return repr(text if len(text) <= 200 else f"{text[:199]}…")
+
+
+def column_of(name: str, data_columns: list[str], what: str) -> str:
+    """A column's name, with or without backticks, checked."""
+    bare = name[1:-1] if len(name) > 1 and name[0] == name[-1] == "`" else name
+    if bare in RESERVED:
+        raise FormulaError(f"A column may not be called {bare!r}, as the intercept is: rename it.")
+    for column in data_columns:
+        if not isinstance(column, str) and str(column) == bare:
+            check_name(column)
+    if bare not in data_columns:
+        raise FormulaError(
+            f"{what} must be a column; {clipped(bare)} is none of {join_names(data_columns)}."
+            f"{did_you_mean(bare, data_columns)}"
+        )
+    return bare
+
+
 def rewrite(text: str, columns: Container[str] = ()) -> str:
     """Replace names from R, patsy or NumPy by the formula's own.
 
@@ -51,8 +80,10 @@ def rewrite(text: str, columns: Container[str] = ()) -> str:
     """
     tokens: list[str] = []
     for token, following, functions in _scan(text):
-        if following == "(" and _WORD.fullmatch(token):
-            tokens.append(_function(token, tokens, functions))
+        if token in _CONTRASTS and functions and functions[-1] in ("C", *_SAME) and _is_setting(tokens):
+            tokens.append(_CONTRASTS[token])
+        elif following == "(" and _WORD.fullmatch(token):
+            tokens.append(_function(token))
         elif not functions:
             _check_sign(token)
             tokens.append(token)
@@ -63,7 +94,8 @@ def rewrite(text: str, columns: Container[str] = ()) -> str:
         elif _WORD.fullmatch(token):
             _check_normal(token)
             is_column = "." in token and token in columns
-            tokens.append(f"`{token}`" if is_column else _setting(token, following, tokens, functions))
+            is_base = token == "reference" and functions[-1] == "Treatment" and following.strip() in ("", "=")
+            tokens.append(f"`{token}`" if is_column else "base" if is_base else token)
         else:
             tokens.append(token)
     return "".join(tokens)
@@ -92,9 +124,12 @@ def in_backticks(columns: Sequence[str]) -> list[str]:
 
 
 def check_name(name: object) -> None:
-    """Reject names with characters that formulaic can't parse even in backticks."""
+    """Reject names that are not text, or have characters that formulaic can't parse even in backticks."""
     if not isinstance(name, str):
-        raise FormulaError(not_text(name))
+        raise FormulaError(
+            f"The column {name!r} has a name that is not text, and can't stand in a formula: name columns by text, as "
+            "in data.columns = data.columns.map(str)."
+        )
     if name in ("1", ".", "~", "") or "`" in name or name[-1] == "\\" or any(name.count(quote) % 2 for quote in "'\""):
         raise FormulaError(f"A column called {name!r} can't stand in a formula, which would misread it: rename it.")
 
@@ -114,23 +149,14 @@ def _scan(text: str) -> Iterator[tuple[str, str, list[str]]]:
         before = token
 
 
-def _function(name: str, before: Sequence[str], functions: Sequence[str]) -> str:
+def _function(name: str) -> str:
     """Name of a function in formulas."""
     _check_normal(name)
-    if functions and functions[-1] in ("C", *_SAME) and name in _CONTRASTS:
-        return _CONTRASTS[name] if _is_setting(before) else name
     if (bare := re.sub(r"^(np|numpy)\.", "", name)) in NUMBERS:
         return bare
     if name in _HINTS:
         raise FormulaError(f"{name}(…) is not a function of formulas here: {_HINTS[name]}.")
     return _SAME.get(name, name)
-
-
-def _setting(name: str, following: str, before: Sequence[str], functions: Sequence[str]) -> str:
-    """Name of a setting inside a function call."""
-    if functions[-1] in ("C", *_SAME) and name in _CONTRASTS and _is_setting(before):
-        return _CONTRASTS[name]
-    return "base" if name == "reference" and functions[-1] == "Treatment" and following.strip() in ("", "=") else name
 
 
 def _is_setting(before: Sequence[str]) -> bool:
@@ -152,7 +178,7 @@ def _evaluated(quoted: str) -> str:
 
 def _check_normal(name: str) -> None:
     """Reject a name that Python normalises to another one, where it is evaluated."""
-    normal = unicodedata.normalize("NFKC", name)
+    normal = normalize("NFKC", name)
     if normal != name:
         raise FormulaError(
             f"{name!r} has letters that are read as {normal!r} within functions, and would be taken for that: rename "
@@ -216,13 +242,9 @@ def _parse(text: str) -> tuple[tuple[Term, ...], frozenset[str]]:
     terms_found = _attempt(lambda: parser.get_terms_from_ast(tree, context={})._simplify(), text)
     if not isinstance(terms_found, Iterable) or not all(isinstance(term, Term) for term in terms_found):
         raise FormulaError(f"{clipped(text)} has several parts; one is expected.")
-    names = frozenset(arg.token for node in nodes for arg in node.args if _is_name(arg))
+    tokens = [arg for node in nodes for arg in node.args if isinstance(arg, Token)]
+    names = frozenset(token.token for token in tokens if token.kind is Token.Kind.NAME)
     return tuple(sorted(terms_found, key=lambda term: term.degree)), names
-
-
-def _is_name(arg: object) -> bool:
-    """Whether a node is a column name."""
-    return isinstance(arg, Token) and arg.kind is Token.Kind.NAME
 
 
 def _attempt(call: Callable[[], T], text: str) -> T:
@@ -254,8 +276,8 @@ def _check_n_terms(nodes: Sequence[ASTNode[Any]], text: str) -> None:
     """Raise for products and powers with too many terms."""
     sizes: dict[int, tuple[float, frozenset[str]]] = {}
     for node in nodes:
-        sides = [sizes.pop(id(arg)) if isinstance(arg, ASTNode) else _of_token(arg) for arg in node.args]
-        leaves = frozenset().union(*(names for _, names in sides))
+        sides = [sizes.pop(id(arg)) if isinstance(arg, ASTNode) else (1.0, {str(arg.token)}) for arg in node.args]
+        leaves = frozenset[str]().union(*(names for _, names in sides))
         symbol, counts = node.operator.symbol, [count for count, _ in sides]
         if symbol in ("+", "-") or len(counts) != 2:
             count, work = (counts[0] if symbol == "-" else sum(counts)), 0.0
@@ -268,11 +290,6 @@ def _check_n_terms(nodes: Sequence[ASTNode[Any]], text: str) -> None:
                 "you need as a:b, or take fewer columns or a lower power."
             )
         sizes[id(node)] = count, leaves
-
-
-def _of_token(token: Token) -> tuple[float, frozenset[str]]:
-    """A token is one term."""
-    return 1.0, frozenset((str(token.token),))
 
 
 def _power(arg: object) -> int:

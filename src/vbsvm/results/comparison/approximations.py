@@ -113,9 +113,8 @@ def _coefficients(vb: Fit, gibbs: Fit) -> list[Pair]:
             continue
         grid = np.union1d(np.linspace(mean - REACH * sd, mean + REACH * sd, POINTS), _around(inside))
         q, p = _density(grid, norm.pdf(grid, mean, sd)), _density(grid, _kernel(inside, grid))
-        pairs.append(
-            Pair(trace.name, grid, inclusion[k] * q, share * p, (1 - float(inclusion[k]), 1 - share), _drawn(inside))
-        )
+        at_zero = 1 - float(inclusion[k]), 1 - share
+        pairs.append(Pair(trace.name, grid, inclusion[k] * q, share * p, at_zero, _drawn(inside)))
     return pairs
 
 
@@ -124,11 +123,11 @@ def _components(vb: Fit, gibbs: Fit) -> list[Pair]:
     pairs = []
     marginals = variance_components.marginals(vb.plan, vb.spec, vb.posterior.state)
     for marginal, component in zip(marginals, gibbs.traces.components(), strict=True):
-        if np.ptp(component.trace.draws) > 0:
+        if np.ptp(component.draws) > 0:
             if isinstance(marginal.distribution, InverseGamma | TabulatedVariance):
-                pairs.append(_sd_pair(component.trace, marginal.distribution))
+                pairs.append(_sd_pair(component, marginal.distribution))
             elif isinstance(marginal.distribution, Correlation):
-                pairs.append(_correlation_pair(component.trace, marginal.distribution))
+                pairs.append(_correlation_pair(component, marginal.distribution))
     return pairs
 
 
@@ -179,10 +178,9 @@ def _kernel(values: Array, grid: Array) -> Array:
 
 
 def _moments(grid: Array, density: Array) -> tuple[float, float]:
-    mass = np.trapezoid(density, grid)
-    mean = np.trapezoid(grid * density, grid) / mass if mass > 0 else 0.0
-    variance = np.trapezoid(np.square(grid - mean) * density, grid) / mass if mass > 0 else 0.0
-    return float(mean), float(np.sqrt(variance))
+    weights = _density(grid, density)  # of the values that are not 0
+    mean = float(np.trapezoid(grid * weights, grid))
+    return mean, float(np.sqrt(np.trapezoid(np.square(grid - mean) * weights, grid)))
 
 
 @final
@@ -249,7 +247,9 @@ def pool(fits: Sequence[Any], covariance: str | None = None) -> Pooled:
     covariance : str, default None
         Which spreads of the fits; see ``Fit.summary``. The default is that of their tables.
     """
-    models = [_binary_fit(fit) for fit in _check_fits(fits)]
+    models = [_binary_fit(fit) for fit in fits]
+    if len(models) < 2:
+        raise ValueError(f"pool: at least two fits are needed; got {len(models)}.")
     tables = [fit.summary(covariance=covariance) for fit in models]
     names = tuple(map(str, tables[0].index))
     for k, (fit, table) in enumerate(zip(models, tables, strict=True)):
@@ -288,13 +288,6 @@ def rubin(names: tuple[str, ...], estimates: Array, variances: Array, complete_d
     return Pooled(names, m, estimates.mean(axis=0), within, between, degrees, np.where(added > 0, missing, 0.0))
 
 
-def _check_fits(fits: Sequence[Any]) -> list[Any]:
-    models = list(fits)
-    if len(models) < 2:
-        raise ValueError(f"pool: at least two fits are needed; got {len(models)}.")
-    return models
-
-
 def _binary_fit(fit: Any) -> Fit:
     """The single fit of a binary model; raise for other objects and for several classes."""
     fits = [fit] if isinstance(fit, Fit) else getattr(fit, "fit_", None)
@@ -306,4 +299,4 @@ def _binary_fit(fit: Any) -> Fit:
 
 
 def _n_rows(fit: Fit) -> int:
-    return 0 if fit.facts is None else sum(fit.facts.rows)
+    return 0 if fit.facts is None else fit.facts.n_rows

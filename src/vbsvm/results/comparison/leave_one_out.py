@@ -1,7 +1,7 @@
 """Leave-one-out predictions: approximate, from one fit to all rows, or from refits where that is unreliable."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -14,7 +14,7 @@ from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.loop import OptimizeResult
 from vbsvm.results import prediction
 from vbsvm.results.calibration import LeftOutScores
-from vbsvm.results.comparison.left_out import LeftOutPredictions
+from vbsvm.results.comparison.models import APPROXIMATE, REFITTED, LeftOutPredictions
 from vbsvm.results.prediction import Link, Scores
 from vbsvm.results.training_rows import TrainingRows, links, pass_order
 from vbsvm.sources.distributed import Distributed, reweighted
@@ -32,7 +32,6 @@ UNRELIABLE = (
 REFITS, REFITS_OF_LARGE, LARGE = 200, 10, 50_000
 # Folds where all rows need refits: many, as a fit to fewer rows is a worse one.
 FOLDS, MIN_FOLDS = 50, 5
-APPROXIMATE, REFITTED = "approximate", "refitted"
 # Of one row; and on average, which is the number of effective parameters for each row.
 MAX_LEVERAGE, MAX_MEAN_LEVERAGE = 0.7, 0.2
 # With fewer rows per candidate predictor, the selection depends on single rows.
@@ -41,49 +40,6 @@ MIN_ROWS_PER_PREDICTOR = 20
 MIN_ROWS_PER_FACTOR = 3000
 # With groups integrated out, effects are far from normal if the mean variance of scores exceeds this.
 MAX_VARIANCE = 1.0
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class RowPredictions:
-    """Predictions of rows: log probabilities (rows × classes), decision values, and scores (rows × models)."""
-
-    log_probabilities: Array
-    values: Array
-    scores: Array
-
-    @staticmethod
-    def from_scores(scores: Sequence[Scores], calibrations: Sequence[Link | None]) -> "RowPredictions":
-        """Predictions from the scores of each model and its calibration."""
-        chances = prediction.log_probabilities(prediction.log_odds(scores, calibrations))
-        values = prediction.decision_values(scores, calibrations)
-        return RowPredictions(chances, values, np.stack([one.mean for one in scores], axis=1))
-
-    def replace(self, which: NDArray[np.intp], new: "RowPredictions") -> None:
-        """Overwrite the predictions of some rows."""
-        for old, values in (
-            (self.log_probabilities, new.log_probabilities),
-            (self.values, new.values),
-            (self.scores, new.scores),
-        ):
-            old[which] = values
-
-    @property
-    def decided(self) -> NDArray[np.intp]:
-        """Index of the predicted class of each row."""
-        binary = self.values.shape[1] == 1
-        return (self.values[:, 0] > 0).astype(np.intp) if binary else self.values.argmax(axis=1)
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class RefitPlan:
-    """Sets of rows to leave out together, the name of the method, and why the approximation may be unreliable."""
-
-    sets: Sequence[NDArray[np.intp]]
-    method: str
-    doubt: str | None = None
-    folds: int | None = None
 
 
 @final
@@ -109,20 +65,6 @@ class LeftOutRows:
     doubt: str | None = None
     folds: int | None = None
 
-    def take(self, which: NDArray[np.intp]) -> "LeftOutRows":
-        """Select rows by index."""
-        names = (
-            "truth",
-            "decided",
-            "weights",
-            "scores",
-            "fitted",
-            "log_probabilities",
-            *["rows"] * (self.rows is not None),
-        )
-        groups = {name: of_rows[which] for name, of_rows in self.groups.items()}
-        return replace(self, groups=groups, **{name: getattr(self, name)[which] for name in names})
-
 
 def left_out_rows(fits: "Sequence[Fit]", refits: int | None = 0, folds: int | None = None) -> LeftOutRows:
     """Leave-one-out predictions of one binary model, or of several one-vs-rest models of the same rows.
@@ -134,21 +76,31 @@ def left_out_rows(fits: "Sequence[Fit]", refits: int | None = 0, folds: int | No
     scores = [rows.left_out_scores() for rows in rows_of]
     y = np.stack([p.y for p in scores], axis=1)
     truth = (y[:, 0] > 0).astype(np.intp) if len(fits) == 1 else y.argmax(axis=1)
-    preds = RowPredictions.from_scores([Scores(p.f, p.u, p.u) for p in scores], [fit._link for fit in fits])
+    predictions = log_probabilities, decided, of_models = _predict(
+        [Scores(p.f, p.u, p.u) for p in scores], [fit._link for fit in fits]
+    )
     fitted = np.stack([p.f if p.fitted is None else p.fitted for p in scores], axis=1)
+    columns = truth, decided, scores[0].s, of_models, fitted, log_probabilities
     if isinstance(first.source, Distributed) or first.every > 1:
-        return LeftOutRows(truth, preds.decided, scores[0].s, preds.scores, fitted, preds.log_probabilities, None, {})
+        return LeftOutRows(*columns, None, {})
     order = first.order
     numbers = order if first.given is None else first.given[order]
-    plan = plan_refits(rows_of, scores, truth, numbers, refits, folds)
-    for which, refitted in predict_by_refits(rows_of, scores[0].s, order, plan.sets):
-        preds.replace(which, refitted)
-    factors = zip(fits[0].plan.factors, first.source.groupings, strict=True)
-    groups = {factor.name: grouping.index[order] for factor, grouping in factors}
-    how = plan.method, plan.doubt, plan.folds
-    columns = truth, preds.decided, scores[0].s, preds.scores, fitted, preds.log_probabilities
-    unordered = LeftOutRows(*columns, numbers, groups, *how)
-    return unordered.take(np.argsort(numbers))
+    sets, method, doubt, n_folds = plan_refits(rows_of, scores, truth, numbers, refits, folds)
+    for which, refitted in predict_by_refits(rows_of, scores[0].s, order, sets):
+        for values, new in zip(predictions, refitted, strict=True):
+            values[which] = new
+    in_order, factors = np.argsort(numbers), zip(fits[0].plan.factors, first.source.groupings, strict=True)
+    groups = {factor.name: grouping.index[order][in_order] for factor, grouping in factors}
+    ordered: list[Any] = [column[in_order] for column in (*columns, numbers)]
+    return LeftOutRows(*ordered, groups=groups, method=method, doubt=doubt, folds=n_folds)
+
+
+def _predict(scores: Sequence[Scores], links_of: Sequence[Link | None]) -> tuple[Array, NDArray[np.intp], Array]:
+    """Log probabilities (rows × classes), index of the predicted class, and scores (rows × models)."""
+    values = prediction.decision_values(scores, links_of)
+    decided = (values[:, 0] > 0).astype(np.intp) if len(scores) == 1 else values.argmax(axis=1)
+    chances = prediction.log_probabilities(prediction.log_odds(scores, links_of))
+    return chances, decided, np.stack([one.mean for one in scores], axis=1)
 
 
 def leave_one_out(
@@ -161,7 +113,8 @@ def leave_one_out(
         training_rows = _check_all_rows(fit)
         if folds is not None:
             check_whole("left_out_predictions", 2, training_rows.source.n_rows, folds=folds)
-            _check_refits(training_rows)
+            if not training_rows.can_refit:
+                raise ValueError("left_out_predictions: folds=… is only available for fits to data in memory.")
     result = left_out_rows(fits, refits, folds)
     assert result.rows is not None
     own_class = result.log_probabilities[np.arange(len(result.truth)), result.truth]
@@ -201,11 +154,6 @@ def _check_all_rows(fit: "Fit") -> TrainingRows:
     return rows
 
 
-def _check_refits(rows: TrainingRows) -> None:
-    if not rows.can_refit:
-        raise ValueError("left_out_predictions: folds=… is only available for fits to data in memory.")
-
-
 def plan_refits(
     rows_of: Sequence[TrainingRows],
     left_out: Sequence[LeftOutScores],
@@ -213,20 +161,21 @@ def plan_refits(
     numbers: NDArray[np.intp],
     refits: int | None,
     folds: int | None,
-) -> RefitPlan:
+) -> tuple[Sequence[NDArray[np.intp]], str, str | None, int | None]:
     """Choose rows to leave out by refits: all of a small table, those of high leverage, or all in folds.
 
-    ``numbers`` are those of the rows in the user's data. Without the only row of a class there would be no such class:
-    it stays.
+    Returns sets of rows to leave out together, the name of the method, why the approximation may be unreliable, and
+    the number of folds. ``numbers`` are those of the rows in the user's data. Without the only row of a class there
+    would be no such class: it stays.
     """
     n, alone = len(truth), (np.bincount(truth)[truth] == 1) & (left_out[0].s <= 1.0)
     if refits is None:
         refits = REFITS if n * rows_of[0].source.n_core <= LARGE else REFITS_OF_LARGE
     doubt, n_refits = _doubt(rows_of, left_out), refits if all(rows.can_refit for rows in rows_of) else 0
     if folds is not None:
-        return RefitPlan(_stratified_folds(truth, numbers, ~alone, folds), f"{folds}-fold", doubt, folds)
+        return _stratified_folds(truth, numbers, ~alone, folds), f"{folds}-fold", doubt, folds
     if n <= n_refits:
-        return RefitPlan([np.array([k]) for k in np.flatnonzero(~alone)], REFITTED)
+        return [np.array([k]) for k in np.flatnonzero(~alone)], REFITTED, None, None
     leverage = np.max([p.leverage for p in left_out if p.leverage is not None], axis=0)
     high = np.flatnonzero(~(leverage <= MAX_LEVERAGE) & ~alone)
     if doubt is None and len(high) > n_refits:
@@ -234,8 +183,8 @@ def plan_refits(
     if doubt is not None and n_refits >= MIN_FOLDS:
         return plan_refits(rows_of, left_out, truth, numbers, refits, min(FOLDS, n_refits))
     if doubt is not None or not len(high):
-        return RefitPlan([], APPROXIMATE, doubt)
-    return RefitPlan([np.array([k]) for k in high], f"{APPROXIMATE}, {len(high)} observations refitted")
+        return [], APPROXIMATE, doubt, None
+    return [np.array([k]) for k in high], f"{APPROXIMATE}, {len(high)} observations refitted", None, None
 
 
 def _doubt(rows_of: Sequence[TrainingRows], left_out: Sequence[LeftOutScores]) -> str | None:
@@ -269,7 +218,7 @@ def _stratified_folds(
 
 def predict_by_refits(
     rows_of: Sequence[TrainingRows], counts: Array, order: NDArray[np.intp], sets: Sequence[NDArray[np.intp]]
-) -> Iterator[tuple[NDArray[np.intp], RowPredictions]]:
+) -> Iterator[tuple[NDArray[np.intp], tuple[Array, NDArray[np.intp], Array]]]:
     """Yield each set of rows and their predictions by a refit without them; ``order`` maps rows to the source.
 
     A row that is left out alone is one of the ``counts`` that it stands for; those of a fold are left out as a whole.
@@ -289,7 +238,4 @@ def predict_by_refits(
                 fits = [rows.refitted(1.0 - share * is_left_out) for rows in rows_of]
             except (FloatingPointError, np.linalg.LinAlgError):  # without these rows the fit can't be made
                 continue
-            yield (
-                number[pass_order(subset)],
-                RowPredictions.from_scores([fit.score_unseen(subset) for fit in fits], links(fits)),
-            )
+            yield number[pass_order(subset)], _predict([fit.score_unseen(subset) for fit in fits], links(fits))

@@ -71,18 +71,11 @@ class AverageEstimate:
             )
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Scale:
-    """Scale on which intervals are symmetric: its inverse, and the derivative of that as a function of its value."""
-
-    back: Callable[[Array], Array]
-    slope: Callable[[Array], Array]
-
-
-PLAIN = Scale(lambda x: x, np.ones_like)
-LOGS = Scale(np.exp, lambda ratio: ratio)
-LOGITS = Scale(expit, lambda p: p * (1.0 - p))
+# Scales on which intervals are symmetric: the inverse, and the derivative of that as a function of its value.
+Scale = tuple[Callable[[Array], Array], Callable[[Array], Array]]
+PLAIN: Scale = (lambda x: x, np.ones_like)
+LOGS: Scale = (np.exp, lambda ratio: ratio)
+LOGITS: Scale = (expit, lambda p: p * (1.0 - p))
 
 
 @final
@@ -133,28 +126,11 @@ class Models:
     intervals: Sequence[Intervals]
     link: Link | None = None
 
-    @staticmethod
-    def of(
-        fits: "Sequence[Fit]",
-        intervals: Sequence[Intervals],
-        rows: Callable[[], tuple[Encoded, Array]],
-        n_rows: float,
-    ) -> "Models":
-        """Models, with the uncertainty of a binary link from ``rows`` and their weights unless draws are shown."""
-        if len(fits) > 1 or isinstance(intervals[0], Sampled):
-            return Models(fits, intervals)
-        return Models(fits, intervals, Link.learn(fits[0], *rows(), n_rows))
-
-    @property
-    def by_draws(self) -> bool:
-        """Whether intervals are quantiles of draws instead of by a covariance."""
-        return all(isinstance(intervals, Sampled) for intervals in self.intervals)
-
     def average(self, encoded: Encoded, weights: Array) -> AverageEstimate:
         """Weighted sums of probabilities, for each group and class; ``weights`` are rows × groups."""
         scores = [odds_scores(fit, encoded) for fit in self.fits]
         value = (weights.T @ self._probabilities(scores)).ravel()
-        if self.by_draws:
+        if all(isinstance(intervals, Sampled) for intervals in self.intervals):
             return AverageEstimate(value, (), self._average_draws(encoded, scores, weights))
         return AverageEstimate(value, tuple(self._gradient(encoded, scores, weights, k) for k in range(len(scores))))
 
@@ -168,7 +144,10 @@ class Models:
         """Derivatives ∂p/∂f of each row by the score of the k-th model, rows × classes, by central differences."""
         f = scores[k].mean
         step = STEP * np.maximum(1.0, np.abs(f))
-        up, down = (self._probabilities(_with_mean(scores, k, f + way * step)) for way in (1.0, -1.0))
+        up, down = (
+            self._probabilities([*scores[:k], replace(scores[k], mean=f + way * step), *scores[k + 1 :]])
+            for way in (1.0, -1.0)
+        )
         return (up - down) / (2.0 * step[:, None])
 
     def _gradient(self, encoded: Encoded, scores: Sequence[Scores], weights: Array, k: int) -> Array:
@@ -179,14 +158,11 @@ class Models:
         gradient = np.concatenate(pieces)
         if self.link is None:
             return np.column_stack([gradient, np.zeros(len(gradient))])
-        by_slope = weights.T @ self._by_slope(scores[k], self.fits[k]._link)
-        return np.column_stack([gradient - by_slope * self.link.response, by_slope * self.link.sd])
-
-    def _by_slope(self, scores: Scores, calibration: prediction.Link | None) -> Array:
-        """∂p/∂ log a of each row, in a column."""
+        calibration = self.fits[k]._link
         assert isinstance(calibration, Calibration)
-        up, down = (self._probabilities([scores], [calibration.scaled(np.exp(way * STEP))]) for way in (1.0, -1.0))
-        return (up - down) / (2.0 * STEP)
+        up, down = (self._probabilities(scores, [calibration.scaled(np.exp(way * STEP))]) for way in (1.0, -1.0))
+        by_slope = weights.T @ ((up - down) / (2.0 * STEP))  # ∂p/∂ log a
+        return np.column_stack([gradient - by_slope * self.link.response, by_slope * self.link.sd])
 
     def _average_draws(self, encoded: Encoded, scores: Sequence[Scores], weights: Array) -> Array:
         """Averages at each draw of the coefficients, draws × estimates."""
@@ -211,14 +187,15 @@ class Models:
     def interval(self, of: AverageEstimate, level: float, scale: Scale) -> tuple[Array, Array, Array, Array]:
         """Estimates, standard errors, and lower and upper ends of intervals, on the user's scale."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            estimate, chances = scale.back(of.value), [0.5 - 0.5 * level, 0.5 + 0.5 * level]
+            back, slope = scale
+            estimate, chances = back(of.value), [0.5 - 0.5 * level, 0.5 + 0.5 * level]
             if of.draws is not None:
                 lower, upper = np.quantile(of.draws, chances, axis=0)
-                return estimate, scale.back(of.draws).std(axis=0), scale.back(lower), scale.back(upper)
+                return estimate, back(of.draws).std(axis=0), back(lower), back(upper)
             sd, reach = self._half_widths(of.gradients, chances[1])
             known = np.isfinite(of.value)  # else a probability is 0 or 1 to rounding, and nothing is left to doubt
-            lower, upper = (np.where(known, scale.back(of.value + way * reach), estimate) for way in (-1.0, 1.0))
-            return estimate, np.where(known, scale.slope(estimate) * sd, 0.0), lower, upper
+            lower, upper = (np.where(known, back(of.value + way * reach), estimate) for way in (-1.0, 1.0))
+            return estimate, np.where(known, slope(estimate) * sd, 0.0), lower, upper
 
     def _half_widths(self, gradients: Sequence[Array], chance: float) -> tuple[Array, Array]:
         """Standard errors, and half widths of intervals."""
@@ -239,11 +216,6 @@ def _centred_draws(sampled: Sampled) -> Array:
     draws = sampled.sample.flat[:, : sampled.plan.n_fixed]
     chosen = np.linspace(0, len(draws) - 1, min(len(draws), MAX_DRAWS)).astype(np.intp)
     return draws[chosen] - sampled.mean
-
-
-def _with_mean(scores: Sequence[Scores], k: int, mean: Array) -> list[Scores]:
-    """Scores with the mean of the k-th model replaced."""
-    return [replace(of_model, mean=mean) if j == k else of_model for j, of_model in enumerate(scores)]
 
 
 def _slices(n: int, numbers_each: int) -> list[slice]:

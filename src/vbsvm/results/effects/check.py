@@ -115,13 +115,8 @@ class KnownRows:
             return None
         truth = (left_out.truth[:, None] == np.arange(left_out.log_probabilities.shape[1])).astype(np.float64)
         classes = slice(1, None) if len(fits) == 1 else slice(None)
-        return KnownRows(
-            rows,
-            truth[:, classes],
-            np.exp(left_out.log_probabilities[:, classes]),
-            tuple(left_out.groups.values()),
-            left_out=True,
-        )
+        chances, groups = np.exp(left_out.log_probabilities[:, classes]), tuple(left_out.groups.values())
+        return KnownRows(rows, truth[:, classes], chances, groups, left_out=True)
 
     @staticmethod
     def from_new_data(fit: "Fit", rows: EffectRows, given: GivenRows) -> "KnownRows | None":
@@ -135,9 +130,8 @@ class KnownRows:
         truth = truth if given.kept is None else truth[given.kept]
         encoded = rows.encoded({})
         groups = encoded.levels if encoded.candidates is None else ()
-        return KnownRows(
-            rows, truth[:, None].astype(np.float64), fit.predict_proba(encoded)[:, 1:], groups, left_out=False
-        )
+        chances = fit.predict_proba(encoded)[:, 1:]
+        return KnownRows(rows, truth[:, None].astype(np.float64), chances, groups, left_out=False)
 
     def observed(self, values: Sequence[tuple[str, Any]], codes: NDArray[np.intp], n_groups: int) -> Array:
         """Observed class proportions among rows with these values, by group of rows; NaN without such rows.
@@ -148,14 +142,10 @@ class KnownRows:
         for name, value in values:
             inside &= np.asarray(self.rows.column(name) == value, dtype=bool) & is_discrete(self.rows, name)
         weights = self.rows.weights * inside
-        sums = np.stack(
-            [
-                np.bincount(codes[inside], indicator[inside], minlength=n_groups)
-                for indicator in (weights * self.truth.T)
-            ]
-        )
+        of_classes, codes = weights * self.truth.T, codes[inside]
+        total, *sums = (np.bincount(codes, of[inside], minlength=n_groups) for of in (weights, *of_classes))
         with np.errstate(invalid="ignore"):
-            return (sums / np.bincount(codes[inside], weights[inside], minlength=n_groups)).T.ravel()
+            return (np.stack(sums) / total).T.ravel()
 
     def caution(self, what: str, variables: Sequence[str], by: Sequence[str], classes: NDArray[Any]) -> str | None:
         """Caution if probabilities are not calibrated in the cells of these variables, or None."""
@@ -191,12 +181,10 @@ class KnownRows:
         column = self.rows.column(name)
         if is_discrete(self.rows, name):
             codes, levels = pd.factorize(column, sort=True)
-            return codes.astype(np.intp), [f"{name} is {_format_level(level)}" for level in levels]
+            return codes.astype(np.intp), [
+                f"{name} is {level:g}" if isinstance(level, float) else f"{name} is {level!s}" for level in levels
+            ]
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
         codes = quantile_bins(values)
         ends = [values[codes == k] for k in range(int(codes.max()) + 1)]
         return codes, [f"{name} is {values_of_part.min():.4g} to {values_of_part.max():.4g}" for values_of_part in ends]
-
-
-def _format_level(level: Any) -> str:
-    return f"{level:g}" if isinstance(level, float) else str(level)

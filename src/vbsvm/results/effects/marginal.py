@@ -5,7 +5,7 @@ Every row gets the value in question, and keeps its other inputs; the predicted 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, final
@@ -20,10 +20,11 @@ from vbsvm.base.settings import check_level
 from vbsvm.design.columns import UNSEEN, Encoded
 from vbsvm.results import tables
 from vbsvm.results.covariance import covariance as covariance_of
-from vbsvm.results.effects.averages import LOGITS, LOGS, PLAIN, AverageEstimate, Models, Scale, weights_in_groups
+from vbsvm.results.effects.averages import LOGITS, LOGS, PLAIN, AverageEstimate, Link, Models, Scale, weights_in_groups
 from vbsvm.results.effects.check import CHECKED, NOT_CHECKED, KnownRows
 from vbsvm.results.effects.rows import EffectRows, GivenRows, check_input, grid, groups_of, known_numbers, names_of
 from vbsvm.results.notes import noted
+from vbsvm.results.posterior import Sampled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,6 +50,7 @@ class Subject:
     rows: EffectRows
     data: Any
     learn_known: Callable[[], KnownRows | None]
+    level: float = 0.95  # of intervals
 
     @cached_property
     def known(self) -> KnownRows | None:
@@ -60,15 +62,15 @@ class Subject:
         """Whether the model is a support vector machine, whose probabilities are checked."""
         return not self.models.fits[0].spec.likelihood.normalised
 
-    def checked(self, what: str, variables: Sequence[str], by: Sequence[str]) -> dict[str, str]:
+    def _checked(self, what: str, variables: Sequence[str], by: Sequence[str]) -> dict[str, str]:
         """Calibration check for a table of a hinge fit: {"caution": text}, or {"check": whether it was checked}."""
         if not self.hinge:
             return {}
-        try:
-            caution = None if self.known is None else self.known.caution(what, variables, by, self.classes)
-        except ValueError:  # the rows of the fit have no such columns, or too many values of them
-            return {"check": NOT_CHECKED}
         if self.known is None:
+            return {"check": NOT_CHECKED}
+        try:
+            caution = self.known.caution(what, variables, by, self.classes)
+        except ValueError:  # the rows of the fit have no such columns, or too many values of them
             return {"check": NOT_CHECKED}
         return {"check": CHECKED} if caution is None else {"caution": caution}
 
@@ -78,6 +80,38 @@ class Subject:
         if groups == "observed":
             return encoded
         return replace(encoded, levels=tuple(np.full_like(levels, UNSEEN) for levels in encoded.levels))
+
+    def table(
+        self, what: str, names: Sequence[str], row_groups: "_RowGroups", cells: "Iterable[_Cell]", scale: Scale
+    ) -> "pd.DataFrame":
+        """Estimates, standard errors and intervals for each cell, group of rows, and class if several."""
+        import pandas as pd
+
+        several = len(self.models.fits) > 1
+        classes = [(one,) for one in self.classes.tolist()] if several else [()]
+        keys, rows = [], []
+        with single_threaded_blas():
+            for values, average in cells:
+                keys += [(*values, *label, *class_) for label in row_groups.labels for class_ in classes]
+                rows += [np.column_stack(self.models.interval(average, self.level, scale))]
+        index = pd.MultiIndex.from_tuples(keys, names=[*names, *row_groups.by, *["class"] * several])
+        index = index if index.nlevels > 1 else index.get_level_values(0)
+        frame = pd.DataFrame(np.concatenate(rows), index=index, columns=["estimate", "std_error", "lower", "upper"])
+        notes = max((one.notes for one in self.models.intervals), key=lambda notes: len(notes.explanation))
+        check, sentences = self._checked(what, names, row_groups.by), [notes.explanation, self._fixed_note]
+        sentences = [*sentences, SEVERAL] if several else [f'Probability of "{self.classes[1]!s}".', *sentences]
+        frame = noted(frame, replace(notes, explanation=" ".join([*sentences, *check.values()])), self.level)
+        frame.attrs |= check
+        return frame
+
+    @property
+    def _fixed_note(self) -> str:
+        """Note on quantities taken as fixed in standard errors."""
+        fit = self.models.fits[0]
+        fixed = ["variance components and effects of groups"] if fit.plan.factors else []
+        fixed += ["the distribution of missing inputs"] if fit.spec.missing is not None else []
+        fixed += [f"the {'' if self.models.link is None else 'bend of the '}link from scores to probabilities"]
+        return f"Spreads of averages hold {', and '.join(fixed)}."
 
 
 def subject_of(
@@ -103,18 +137,16 @@ def subject_of(
     def known() -> KnownRows | None:
         """The given rows if their outcomes are known, else those of the fit."""
         training = GivenRows.of("effects", None, None, fit._rows) if has_data else None
-        if training is None or (
-            data_rows.data is training.data and np.array_equal(data_rows.weights, training.weights)
-        ):
-            return (
-                KnownRows.from_new_data(fit, rows, data_rows)
-                if training is None
-                else KnownRows.from_training(fits, rows, training)
-            )
+        if training is None:
+            return KnownRows.from_new_data(fit, rows, data_rows)
+        if data_rows.data is training.data and np.array_equal(data_rows.weights, training.weights):
+            return KnownRows.from_training(fits, rows, training)
         return KnownRows.from_new_data(fit, rows, data_rows) or KnownRows.from_training(fits, read(training), training)
 
     n_rows = float(rows.weights.sum()) if fit.facts is None else fit.facts.n_rows
-    models = Models.of(fits, [covariance_of(fit_of_class, covariance) for fit_of_class in fits], basis, n_rows)
+    intervals = [covariance_of(fit_of_class, covariance) for fit_of_class in fits]
+    linked = len(fits) == 1 and not isinstance(intervals[0], Sampled)
+    models = Models(fits, intervals, Link.learn(fit, *basis(), n_rows) if linked else None)
     return Subject(models, classes, rows, data_rows.data, known)
 
 
@@ -188,7 +220,7 @@ class AverageEffects(ABC):
     ) -> "tuple[Subject, pd.DataFrame]":
         """Subject of the effects, and their table as a pandas frame with notes."""
         names, values_by_name = names_of("effects", variable, "variable"), _values_of("effects", variable, at)
-        subject, frame = self._prepare("effects", groups, level, **rest)
+        subject = self._prepare("effects", groups, level, **rest)
         rows = subject.rows
         if not names:
             raise ValueError("effects: name an input.")
@@ -196,7 +228,9 @@ class AverageEffects(ABC):
         row_groups = _RowGroups.of("effects", rows, by, names)
         cells = list(product(*grids))
         averages = _averages(subject, names, cells, row_groups, groups)
-        table = frame.table("effects", names, row_groups, ((values, one.logits()) for values, one in averages), LOGITS)
+        table = subject.table(
+            "effects", names, row_groups, ((values, one.logits()) for values, one in averages), LOGITS
+        )
         if subject.hinge:
             table["observed"] = _observed(subject, names, cells, row_groups, len(table))
         return subject, table
@@ -230,7 +264,7 @@ class AverageEffects(ABC):
         """
         if kind not in KINDS:
             raise ValueError(f"contrasts: kind must be one of {', '.join(map(repr, KINDS))}; got {kind!r}.")
-        subject, frame = self._prepare("contrasts", groups, level, data, weights, covariance)
+        subject = self._prepare("contrasts", groups, level, data, weights, covariance)
         check_input("contrasts", subject.rows, variable)
         row_groups = _RowGroups.of("contrasts", subject.rows, by, [variable])
         if at is None and subject.rows.levels(variable) is None:
@@ -243,7 +277,7 @@ class AverageEffects(ABC):
             pairs = _with_reference(found, kind)
         cells = ((key, _contrast(one, other, kind)) for key, one, other in pairs)
         scale = PLAIN if kind == "difference" else LOGS
-        return _for_user(subject, frame.table("contrasts", [variable], row_groups, cells, scale))
+        return _for_user(subject, subject.table("contrasts", [variable], row_groups, cells, scale))
 
     def slopes(
         self,
@@ -260,7 +294,7 @@ class AverageEffects(ABC):
 
         Parameters are those of ``effects``. Rows that miss the input are left out.
         """
-        subject, frame = self._prepare("slopes", groups, level, data, weights, covariance)
+        subject = self._prepare("slopes", groups, level, data, weights, covariance)
         check_input("slopes", subject.rows, variable)
         if subject.rows.levels(variable) is not None:
             raise ValueError(f"slopes: {variable!r} is a category; contrasts({variable!r}) compares its levels.")
@@ -274,18 +308,19 @@ class AverageEffects(ABC):
             subject.models.average(subject.encoded({variable: x + way * step}, groups), row_groups.weights / (2 * step))
             for way in (1.0, -1.0)
         )
-        return _for_user(subject, frame.table("slopes", [variable], row_groups, [(("slope",), up.minus(down))], PLAIN))
+        return _for_user(
+            subject, subject.table("slopes", [variable], row_groups, [(("slope",), up.minus(down))], PLAIN)
+        )
 
     def _prepare(
         self, what: str, groups: str, level: float, data: Any = None, weights: Any = None, covariance: str | None = None
-    ) -> "tuple[Subject, _TableBuilder]":
+    ) -> Subject:
         check_level(what, level)
         if groups not in GROUPS:
             raise ValueError(f"{what}: groups must be 'observed' or 'new'; got {groups!r}.")
         if data is None and weights is not None:
             raise ValueError(f"{what}: weights belong to data=…; the rows of the fit have their own.")
-        subject = self._effects_subject(data, weights, covariance)
-        return subject, _TableBuilder(subject, level)
+        return replace(self._effects_subject(data, weights, covariance), level=level)
 
 
 @final
@@ -335,20 +370,20 @@ def _observed(
     return np.concatenate([known_rows.observed(one, row_groups.codes, len(row_groups.labels)) for one in pairs])
 
 
-_Cells = Iterator[tuple[tuple[Any, ...], AverageEstimate]]
+_Cell = tuple[tuple[Any, ...], AverageEstimate]
 _Pairs = Iterator[tuple[tuple[Any, ...], AverageEstimate, AverageEstimate]]
 
 
 def _averages(
     subject: Subject, names: Sequence[str], cells: Sequence[tuple[Any, ...]], row_groups: _RowGroups, groups: str
-) -> _Cells:
+) -> Iterator[_Cell]:
     """Yield each combination of values with its averages."""
     for values in cells:
         encoded = subject.encoded(dict(zip(names, values, strict=True)), groups)
         yield values, subject.models.average(encoded, row_groups.weights)
 
 
-def _with_reference(averages: _Cells, kind: str) -> _Pairs:
+def _with_reference(averages: Iterator[_Cell], kind: str) -> _Pairs:
     """Yield each average with the first as reference, and the label of the contrast."""
     sign = "-" if kind == "difference" else "/"
     (first,), reference = next(averages)
@@ -391,51 +426,3 @@ def _values_of(what: str, variable: Any, at: Any) -> dict[str, Any]:
     if not isinstance(variable, str):
         raise TypeError(f"{what}: with several variables at is a dict of lists, such as {{'age': [40, 60]}}.")
     return {variable: at}
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class _TableBuilder:
-    """Builder of tables with a row for each combination of values, group of rows, and class if several."""
-
-    subject: Subject
-    level: float
-
-    def table(
-        self, what: str, names: Sequence[str], row_groups: _RowGroups, cells: "_Cells | Sequence[Any]", scale: Scale
-    ) -> "pd.DataFrame":
-        """Table of estimates, standard errors and intervals; those of a hinge fit are checked for calibration."""
-        import pandas as pd
-
-        classes = [()] if len(self.subject.models.fits) == 1 else [(one,) for one in self.subject.classes.tolist()]
-        keys, rows = [], []
-        with single_threaded_blas():
-            for values, average in cells:
-                keys += [(*values, *label, *class_) for label in row_groups.labels for class_ in classes]
-                rows += [np.column_stack(self.subject.models.interval(average, self.level, scale))]
-        levels = [*names, *row_groups.by, *(["class"] if classes != [()] else [])]
-        index = pd.MultiIndex.from_tuples(keys, names=levels)
-        if index.nlevels == 1:
-            index = index.get_level_values(0)
-        frame = pd.DataFrame(np.concatenate(rows), index=index, columns=["estimate", "std_error", "lower", "upper"])
-        frame, check = self._with_notes(frame), self.subject.checked(what, names, row_groups.by)
-        frame.attrs = frame.attrs | check
-        frame.attrs["note"] = " ".join([frame.attrs["note"], *check.values()])
-        return frame
-
-    def _with_notes(self, frame: "pd.DataFrame") -> "pd.DataFrame":
-        """Add the note to a table: the modelled class, and the type of standard errors."""
-        of_models = [notes_of_model.notes for notes_of_model in self.subject.models.intervals]
-        notes = max(of_models, key=lambda notes_of_model: len(notes_of_model.explanation))
-        several, linked = len(of_models) > 1, self.subject.models.link is not None
-        modelled = [] if several else [f'Probability of "{self.subject.classes[1]!s}".']
-        sentences = [*modelled, notes.explanation, self._fixed_note(linked=linked), *[SEVERAL] * several]
-        return noted(frame, replace(notes, explanation=" ".join(sentences)), self.level)
-
-    def _fixed_note(self, *, linked: bool) -> str:
-        """Note on quantities taken as fixed in standard errors."""
-        fit = self.subject.models.fits[0]
-        fixed = ["variance components and effects of groups"] if fit.plan.factors else []
-        fixed += ["the distribution of missing inputs"] if fit.spec.missing is not None else []
-        fixed += [f"the {'bend of the ' if linked else ''}link from scores to probabilities"]
-        return f"Spreads of averages hold {', and '.join(fixed)}."

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,9 +13,8 @@ from scipy.sparse import issparse
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames, one_hot
 from vbsvm.design.columns import UNSEEN, Encoded, FactorPlan, group_labels
-from vbsvm.design.frames import check_column
+from vbsvm.design.frames import check_column, check_in_memory
 from vbsvm.design.values import did_you_mean, join_names
-from vbsvm.sources.cluster import check_in_memory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,37 +32,6 @@ POINTS = 21
 MOST_LEVELS = 50
 
 
-class EffectRows(Protocol):
-    """Protocol of rows with weights and columns by name."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Inputs that can be set."""
-        ...
-
-    @property
-    def owners(self) -> tuple[str, ...]:
-        """Input of each coefficient; empty for formulas, whose columns may depend on several."""
-        ...
-
-    @property
-    def weights(self) -> Array:
-        """Weights of the rows."""
-        ...
-
-    def column(self, name: str) -> Any:
-        """Values of a column of the data, as a series."""
-        ...
-
-    def levels(self, name: str) -> list[Any] | None:
-        """Levels of a categorical input; None for a numeric one."""
-        ...
-
-    def encoded(self, changes: Mapping[str, Any]) -> Encoded:
-        """Encode the rows with columns set to a value, or to a value for each row."""
-        ...
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class GivenRows:
@@ -78,18 +46,14 @@ class GivenRows:
         """The given data with their weights, or else those of the fit; raise if neither are in memory."""
         if data is not None:
             counts = row_weights(what, data, weights)
-            return GivenRows(data, None, counts) if (counts > 0).all() else _positive_rows(data, counts)
+            kept = None if (counts > 0).all() else np.flatnonzero(counts)
+            return GivenRows(data, kept, counts if kept is None else counts[kept])
         if training is None or training.data is None:
             raise ValueError(
                 f"{what}: averages are over rows, and this fit does not hold its data (a loaded one never does, nor "
                 "one of files or a cluster): give rows with data=…"
             )
         return GivenRows(training.data, *training.counted())
-
-
-def _positive_rows(data: Any, counts: Array) -> GivenRows:
-    row_index = np.flatnonzero(counts > 0)
-    return GivenRows(data, row_index, counts[row_index])
 
 
 def row_weights(what: str, data: Any, weights: str | ArrayLike | None) -> Array:
@@ -112,12 +76,14 @@ def n_rows_of(data: Any) -> int:
     check_in_memory(data=data)
     if isinstance(data, dict):
         return len(frames.column(data, next(iter(data)))) if data else 0
-    if not hasattr(data, "shape") and not hasattr(data, "__len__"):
-        raise TypeError(
-            f"data must be rows in memory, such as a data frame; got {type(data).__name__}. Of files, read some "
-            "rows, as by pandas.read_parquet, and pass these."
-        )
-    return int(data.shape[0]) if hasattr(data, "shape") else len(data)
+    if hasattr(data, "shape"):
+        return int(data.shape[0])
+    if hasattr(data, "__len__"):
+        return len(data)
+    raise TypeError(
+        f"data must be rows in memory, such as a data frame; got {type(data).__name__}. Of files, read some rows, as "
+        "by pandas.read_parquet, and pass these."
+    )
 
 
 @final
@@ -168,24 +134,21 @@ class FormulaRows:
         """Columns are set before they are encoded, so that transforms, curves and interactions follow."""
         frame, n = self.frame, len(self.frame)
         for name, value in changes.items():
-            values = value if isinstance(value, np.ndarray) else np.full(n, value, dtype=_kind(value))
+            dtype = object if isinstance(value, str) else None
+            values = value if isinstance(value, np.ndarray) else np.full(n, value, dtype=dtype)
             column: Any = frames.take({name: values}, [name], may_miss=self.reader.parts.inputs)[name]
             frame = frame.assign(**{name: self.reader.as_learned(column).set_axis(frame.index)})
         return self.reader.encode(frame)
 
 
-def _kind(value: Any) -> Any:
-    return object if isinstance(value, str) else None
-
-
-def check_input(what: str, rows: EffectRows, name: Any) -> None:
+def check_input(what: str, rows: "EffectRows", name: Any) -> None:
     """Raise if a name is not an input."""
     if not isinstance(name, str) or name not in rows.names:
         hint = did_you_mean(name, list(rows.names)) if isinstance(name, str) else ""
         raise ValueError(f"{what}: {name!r} is not an input of the model; it has {join_names(list(rows.names))}.{hint}")
 
 
-def grid(what: str, rows: EffectRows, name: str, at: Any, *, fine: bool = False) -> list[Any]:
+def grid(what: str, rows: "EffectRows", name: str, at: Any, *, fine: bool = False) -> list[Any]:
     """Values of an input for a table: those of ``at``, all levels of a category, or quantiles of a number."""
     check_input(what, rows, name)
     if at is not None:
@@ -223,7 +186,7 @@ def _check_values(what: str, name: str, at: Any) -> list[Any]:
     return found
 
 
-def known_numbers(what: str, rows: EffectRows, name: str) -> Array:
+def known_numbers(what: str, rows: "EffectRows", name: str) -> Array:
     """Non-missing values of a numeric input."""
     values = rows.column(name).to_numpy(dtype=np.float64, na_value=np.nan)
     values = values[np.isfinite(values) & (rows.weights > 0)]
@@ -232,7 +195,7 @@ def known_numbers(what: str, rows: EffectRows, name: str) -> Array:
     return values
 
 
-def is_discrete(rows: EffectRows, name: str) -> bool:
+def is_discrete(rows: "EffectRows", name: str) -> bool:
     """Whether an input is categorical, or numeric with few distinct values."""
     return rows.levels(name) is not None or rows.column(name).nunique() <= MAX_DISCRETE
 
@@ -245,7 +208,7 @@ def names_of(what: str, given: Any, word: str) -> list[str]:
     return names
 
 
-def groups_of(what: str, rows: EffectRows, by: Sequence[str]) -> "tuple[NDArray[np.intp], list[tuple[Any, ...]]]":
+def groups_of(what: str, rows: "EffectRows", by: Sequence[str]) -> "tuple[NDArray[np.intp], list[tuple[Any, ...]]]":
     """Group index of each row, −1 if a value is missing, and the values of each group."""
     import pandas as pd
 
@@ -303,11 +266,7 @@ class TableRows:
 
     @staticmethod
     def of(
-        columns: TableColumns,
-        table: Any,
-        members: NDArray[Any] | None,
-        kept: NDArray[np.intp] | None,
-        weights: Array,
+        columns: TableColumns, table: Any, members: NDArray[Any] | None, kept: NDArray[np.intp] | None, weights: Array
     ) -> "TableRows":
         """Rows of an encoded table; ``kept`` are the indices of rows with positive weight."""
         if issparse(table):
@@ -368,3 +327,7 @@ class TableRows:
         if isinstance(value, str):
             raise ValueError(f"Input {name!r} is a number; got {value!r}.")
         return np.reshape(value, (-1, 1))
+
+
+# Rows with weights and columns by name, which can be encoded with some of them set.
+EffectRows = FormulaRows | TableRows
