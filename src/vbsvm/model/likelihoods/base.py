@@ -67,6 +67,10 @@ class Likelihood(Protocol):
         """Of each row ℓ at weight 1, and ∂ℓ/∂f."""
         ...
 
+    def derivatives(self, f: Array, v: Array, y: Array, s: Array) -> RowDerivatives:
+        """First and second derivatives of each row, for the linear response of the optimum."""
+        ...
+
     def width(self, v: Array) -> Array | float:
         """Range of scores over which ℓ of a row of weight 1 is curved: its curvature is at most 1/width.
 
@@ -144,3 +148,13 @@ class ScaleMixture(ABC):
         h = self.kink - y * f
         root = np.sqrt(h * h + v)
         return self.value(h, root), s * y * (self.slope + h * self.unit_weight(root))
+
+    def derivatives(self, f: Array, v: Array, y: Array, s: Array) -> RowDerivatives:
+        """ℓ_ff = −w(1 + εh²/χ), ℓ_fv = ½εwyh/χ and ℓ_vv = −¼εw/χ."""
+        h = self.kink - y * f
+        slack = h * h + v
+        root = np.sqrt(slack)
+        w = s * self.unit_weight(root)
+        bend = -self.elasticity(root) * w / slack
+        slope = y * (self.slope * s + w * h)
+        return RowDerivatives(slope, -self.curvature(w, h, v, slack), -0.5 * bend * y * h, 0.25 * bend)
