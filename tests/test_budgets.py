@@ -19,33 +19,33 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "vbsvm"
 
-LINES, FILES = 39_550, 175
+LINES, FILES = 37_700, 168
 # McCabe's number of any function, parsers included; pyproject.toml has that of all others.
 MOST_COMPLEX = 20
 # Files at the top of each package.
 TOPS = {
-    "api": 17,
+    "api": 16,
     "base": 10,
     "cli": 4,
     "datasets": 1,
-    "design": 8,
+    "design": 7,
     "inference": 15,
-    "missing": 11,
+    "missing": 10,
     "model": 7,
     "plots": 6,
-    "report": 7,
+    "report": 6,
     "results": 18,
-    "sources": 11,
+    "sources": 10,
     "storage": 5,
 }
 # Functions and modules of the package that a call crosses: 200 rows of 10 columns, and toenail under the hinge loss.
 WAYS = {
-    "VBSVC.fit": (419, 53),
-    "Model": (319, 35),
-    "Model.fit": (347, 42),
-    "Fit.summary": (288, 36),
-    "Fit.predict_proba": (249, 32),
-    "sweep": (64, 16),
+    "VBSVC.fit": (370, 43),
+    "Model": (274, 25),
+    "Model.fit": (331, 40),
+    "Fit.summary": (285, 36),
+    "Fit.predict_proba": (230, 31),
+    "sweep": (63, 16),
 }
 
 

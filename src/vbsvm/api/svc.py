@@ -255,9 +255,9 @@ def _classifier(kind: type[C], content: Mapping[str, Any]) -> C:
     n_columns = learned["n_features_in_"]
     if len(learned.get("feature_names_in_", range(n_columns))) != n_columns:
         raise ValueError(f"it has {n_columns!r} columns, and names of {len(learned['feature_names_in_'])}")
-    if validation.column_names(clf) != fits[0].plan.names:
-        raise ValueError(f"the columns of its models, {fits[0].plan.names}, are not its own")
     factors = [factor.name for factor in fits[0].plan.factors]
     if factors != ([] if clf.group is None else [str(clf.group)]):
         raise ValueError(f"its group {clf.group!r} is not that of its models")
+    if validation.column_names(clf) != fits[0].plan.names:
+        raise ValueError(f"the columns of its models, {fits[0].plan.names}, are not its own")
     return clf
