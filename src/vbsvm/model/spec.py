@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import cast, final
 
 import numpy as np
@@ -176,17 +177,18 @@ class State:
     def packed(self) -> Array:
         """Unconstrained parameters of a variational state: every vector is a valid state."""
         numbers = self._numbers()
-        vars(self)["ends"] = np.cumsum([len(part) for part in numbers])
+        vars(self)["ends"] = [*accumulate(map(len, numbers))]
         return np.concatenate(numbers)
 
     @cached_property
-    def ends(self) -> NDArray[np.intp]:
+    def ends(self) -> list[int]:
         """End positions of coefficients, scales, gates and missing values in ``packed``."""
-        return np.cumsum([len(part) for part in self._numbers()])
+        return [*accumulate(map(len, self._numbers()))]
 
     def unpack(self, numbers: Array) -> "State":
         """The state of this shape with these parameters: inverse of ``packed``."""
-        coefficients, *scales, gates, missing = np.split(numbers, self.ends[:-1])
+        parts = [numbers[begin:end] for begin, end in zip([0, *self.ends], self.ends, strict=False)]
+        coefficients, *scales, gates, missing = parts
         state = State(
             self.gaussian.unpack(coefficients),
             tuple(scale.unpack(part) for scale, part in zip(self.scales, scales, strict=True)),

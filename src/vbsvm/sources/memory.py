@@ -102,6 +102,8 @@ class Memory(BlockSource):
         n_rows, pages = len(self.X), self.pages
         if self.n_blocks == 1:
             return lambda index: self._encoder(n_rows)(0, slice(0, n_rows))
+        if self.plain and pages is None and self.weights.all():  # otherwise blocks would copy rows
+            return self._plain_blocks.__getitem__
         size = self._block_rows()
         encode = self._encoder(size + self._max_candidates)
         n_bytes = size * (self.X.itemsize * self.X.shape[1] + EXTRA_ROW_BYTES)
@@ -171,6 +173,13 @@ class Memory(BlockSource):
             return _Block(self, rows, candidates)
 
         return block_of
+
+    @cached_property
+    def _plain_blocks(self) -> list[CompleteBlock]:
+        """The blocks of a plain table in memory."""
+        size, n_rows = self._block_rows(), len(self.X)
+        starts = range(0, n_rows, size)
+        return [self._plain_block(k, slice(at, min(at + size, n_rows))) for k, at in enumerate(starts)]
 
     def _plain_block(self, index: int, where: slice) -> CompleteBlock:
         """Rows that are standardised implicitly: views of X where all weights are positive."""

@@ -204,7 +204,7 @@ def _derivative(state: State, change: Array, value: Callable[[State], Array]) ->
 
 def _places(state: State) -> tuple[int, int, int]:
     """Offsets in a packed state: begin and end of the scales, and end of the gates."""
-    begin = int(state.ends[0])
+    begin = state.ends[0]
     end = begin + sum(len(scale.pack()) for scale in state.scales)
     return begin, end, end + (0 if state.gates is None else len(state.gates.log_odds))
 

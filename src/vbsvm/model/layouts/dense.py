@@ -322,7 +322,7 @@ def _cholesky(precision: Array) -> Array:
 def packed_triangles(matrices: Array) -> Array:
     """Upper triangle of each matrix as a row, with log diagonal."""
     flat, diagonal = _upper_triangle(matrices.shape[1])
-    triangles = matrices.reshape(len(matrices), matrices.shape[1] ** 2)[:, flat]
+    triangles = matrices.reshape(len(matrices), matrices.shape[1] ** 2).take(flat, axis=1)
     triangles[:, diagonal] = np.log(triangles[:, diagonal])
     return triangles
 
