@@ -274,7 +274,7 @@ def _names(dask_scheduler):
 def test_a_class_without_rows_is_told(client):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(300, 2)), (rng.random(300) < 0.05).astype(int)
-    with pytest.warns(OneClassWarning, match="DaskVBSVC: no row of the training data is assigned to class '1'"):
+    with pytest.warns(OneClassWarning, match="DaskVBSVC: class '1' predicted for no training observation"):
         DaskVBSVC().fit(in_chunks(X, (150, 150)), in_chunks(y, (150, 150)))
 
 

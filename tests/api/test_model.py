@@ -426,7 +426,7 @@ class TestTables:
             assert part in shown
         assert "20 groups in g, of " in shown
         assert "keys of priors: 'fixed', '(intercept)', 'x', 'h', 'x:h', 's(z) line', 's(z)',\n'(x | g)'" in shown
-        assert repr(Model("y ~ x", mixed)) == "<Model y ~ x: 400 rows>"
+        assert repr(Model("y ~ x", mixed)) == "<Model y ~ x: 400 observations>"
 
     def test_the_fit_prints_its_tables(self, mixed):
         fit = Model("y ~ x + s(z) + (x | g)", mixed).fit()
@@ -496,7 +496,7 @@ class TestTables:
 
 
 def test_a_fit_out_of_passes_warns_and_gives_what_it_has(mixed):
-    with pytest.warns(ConvergenceWarning, match=r"Model.fit reached the limit of passes .3."):
+    with pytest.warns(ConvergenceWarning, match=r"Model.fit reached max_iter .3 iterations."):
         fit = Model("y ~ x + (1 | g)", mixed).fit(Variational(max_iter=3))
     assert not fit.converged
     assert len(fit.predict(mixed)) == 400
@@ -587,7 +587,7 @@ class TestDrop:
     def test_nothing_is_said_where_nothing_is_missing(self, mixed):
         model = Model("y ~ x", mixed, missing="drop")
         assert model.n_dropped == 0
-        assert repr(model) == "<Model y ~ x: 400 rows>"
+        assert repr(model) == "<Model y ~ x: 400 observations>"
         assert "left out" not in str(model) + str(model.fit())
 
     def test_columns_that_are_not_used_may_miss_anything(self, mixed, lost):

@@ -188,7 +188,7 @@ def test_how_a_fit_ended_is_said_in_plain_words(data, ending, words):
     if ending is Status.CONVERGED:
         fit = Model("y ~ x + z", data).fit(inference)
     else:
-        with pytest.warns(UserWarning, match="reached the limit of passes .2. before it converged to tol"):
+        with pytest.warns(UserWarning, match="reached max_iter .2 iterations. before it converged to tol"):
             fit = Model("y ~ x + z", data).fit(inference)
     assert fit.outcome.ending is ending
     assert words in repr(fit)

@@ -139,7 +139,7 @@ def test_one_of_several_classes_is_set_against_the_rest(label, place, tmp_path):
 def test_gibbs_draws_and_warnings_are_one_line(place, tmp_path):
     options = ("--gibbs", "--draws", 20, "--tune", 5, "--chains", 2, "--seed", 3)
     said = run("fit", place / "numbers.csv", "--formula", "y ~ a", *options, "--out", tmp_path / "m")
-    assert said.stderr.startswith("Warning: The chains have not mixed well enough")
+    assert said.stderr.startswith("Warning: Chains have not converged")
     assert "Draw more, as with --draws 80 --tune 10, or" in said.stderr
     assert load(tmp_path / "m").outcome.coefficients.shape == (2, 20, 2)
 
@@ -675,7 +675,7 @@ def test_balanced_classes_have_the_same_weight(place, tmp_path):
          "No row is 'a'. Give 'a' more weight: --balanced."),
         ("Model.fit: no. Give 'a' more weight: weights=… with 4.1 for its rows and 0.57 for all others.",
          "No. Give 'a' more weight: --balanced."),
-        ("VBSVC was interrupted after 3 passes.", "The fit was interrupted after 3 passes."),
+        ("VBSVC was interrupted after 3 iterations.", "The fit was interrupted after 3 iterations."),
         ("as in positive=2; VBSVC fits all of them at once.", "as in --positive 2; --target fits all of them at once."),
         ("take inference=Variational().", "take variational Bayes, without --gibbs."),
     ],

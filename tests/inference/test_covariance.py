@@ -207,7 +207,7 @@ def test_kinds_that_are_not_known_are_refused():
     spec, source = spec_of(2), source_of(X, y)
     of_fit = Covariances(spec, TIGHT.run(spec, source).state, source, 3)
     for kind, by in (("sandwich", "response"), ("robust", "guess")):
-        with pytest.raises(ValueError, match="A spread is one of 'robust'"):
+        with pytest.raises(ValueError, match="A covariance is one of 'robust'"):
             of_fit.of(kind, by)
 
 

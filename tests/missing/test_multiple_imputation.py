@@ -269,7 +269,7 @@ class TestSpreads:
     def test_draws_have_their_own(self, table):
         X, y = table
         clf = VBSVC(Normal(1.0), Gibbs(draws=200, tune=50, chains=1), random_state=0)
-        with pytest.warns(match="mixed"):
+        with pytest.warns(match="chains have not converged"):
             clf.fit(X, y)
         assert "robust" not in clf.summary().attrs["note"]
         assert Variational().bound == "auto"

@@ -86,7 +86,7 @@ class TestAlgorithm3:
         X, y = spam
         D, signs = (X - X.mean()) / X.std(ddof=0), np.where(y == "spam", 1.0, -1.0)
         _, _, bounds = algorithm_3(D.to_numpy(), signs, max_sweeps=40, stop=-math.inf)
-        with pytest.warns(UserWarning, match="reached the limit of passes .41."):
+        with pytest.warns(UserWarning, match="reached max_iter .41 iterations."):
             clf = VBSVC(LaplaceZero(), Variational(accelerate=False, max_iter=41)).fit(X, y)
         np.testing.assert_allclose(clf.elbo_trace_[0], bounds, rtol=1e-10)
 
@@ -315,7 +315,7 @@ class TestWide:
         fits = []
         for wide in (True, False):
             monkeypatch.setattr(validation, "is_wide", lambda X, wide=wide: wide)
-            with pytest.warns(UserWarning, match="reached the limit of passes .60."):
+            with pytest.warns(UserWarning, match="reached max_iter .60 iterations."):
                 fits.append(by_mean_field(VBSVC(prior, plain, fit_intercept=intercept).fit(X, y)))
         dual, dense = fits
         assert type(dual.fit_[0].outcome.state.coefficients) is not type(dense.fit_[0].outcome.state.coefficients)

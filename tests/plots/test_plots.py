@@ -64,7 +64,7 @@ def iris():
 
 @pytest.fixture(scope="module")
 def drawn(data):
-    with pytest.warns(UserWarning, match="mixed"):
+    with pytest.warns(UserWarning, match="chains have not converged"):
         return VBSVC(inference=Gibbs(draws=50, tune=20, chains=3), random_state=0).fit(data[["age", "dose"]], data["y"])
 
 

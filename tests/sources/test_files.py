@@ -238,7 +238,7 @@ def test_rows_with_text_make_smaller_pieces(tmp_path, monkeypatch):
     assert both < numbers < 240
 
 
-@pytest.mark.filterwarnings("ignore:.*have not mixed")
+@pytest.mark.filterwarnings("ignore:.*have not converged")
 def test_a_sampler_draws_the_same_from_files_as_from_memory(tmp_path):
     frame = table()
     short = Gibbs(draws=20, tune=10, chains=2)

@@ -120,7 +120,7 @@ def test_a_generator_is_saved_as_none_and_numbers_keep_their_types(tmp_path):
     data = table()
     settings = LaplaceZero(rho=np.float64(0.3)), Gibbs(draws=np.int64(6), tune=2, chains=1)
     clf = VBSVC(*settings, class_weight={"no": np.float32(2.0), "yes": 1}, random_state=np.random.RandomState(0))
-    with pytest.warns(UserWarning, match="not mixed"):
+    with pytest.warns(UserWarning, match="chains have not converged"):
         clf.fit(data[["a", "b"]], data["y"])
     clf.save(tmp_path / "m")
     back = load(tmp_path / "m")
