@@ -209,7 +209,7 @@ class TestSpreads:
         np.testing.assert_allclose(found["std_error"], pooled.standard_errors, rtol=0.3)
         np.testing.assert_allclose(found["missing_information"], pooled.missing_information, atol=0.25)
         np.testing.assert_array_equal(fitted.missing_information(), found["missing_information"])
-        assert "the uncertainty about missing values" in found.attrs["note"]
+        assert "the uncertainty due to missing values" in found.attrs["note"]
         again = VBSVC().fit(X, y).summary()
         pd.testing.assert_frame_equal(found, again)
 
