@@ -171,7 +171,7 @@ def test_predictions_that_cannot_be_made(data, rows, message):
 def test_a_score_that_overflows_is_refused(data):
     X, y = data
     clf = VBSVC().fit(X * [1e-100, 1, 1, 1], y)
-    with pytest.raises(ValueError, match="The score of row 1 overflows"):
+    with pytest.raises(ValueError, match="The decision value of row 1 overflows"):
         clf.predict([[0, 0, 0, 0], [1e300, 0, 0, 0]])
 
 
@@ -301,7 +301,7 @@ def test_models_that_would_take_gigabytes_are_refused_by_either_way_in(monkeypat
     X = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=["a", "b"]).assign(g=np.arange(60))
     y = np.arange(60) % 2
     for fit in (lambda: VBSVC(group="g").fit(X, y), lambda: Model("y ~ a + b + (1 | g)", X.assign(y=y))):
-        with pytest.raises(ValueError, match=r"2 columns and effects of groups \(g 60\): matrices of 2 by 62"):
+        with pytest.raises(ValueError, match=r"2 columns and random effects \(g 60\): matrices of 2 by 62"):
             fit()
     wide = pd.DataFrame(np.random.default_rng(0).normal(size=(6, 14))).add_prefix("x")
     VBSVC().fit(wide, y[:6])

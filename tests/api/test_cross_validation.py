@@ -126,7 +126,7 @@ class TestGroups:
         by_group = np.argsort(data["patient"].to_numpy(), kind="stable")
         folds = [(by_group[:60], by_group[60:]), (by_group[60:], by_group[:60])]
         assert cross_validate(Model("y ~ x", data), folds, groups="patient").table.loc["all", "rows"] == 120
-        with pytest.raises(ValueError, match="some rows of a group that is also in training"):
+        with pytest.raises(ValueError, match="a level of groups both in training and test sets"):
             cross_validate(Model("y ~ x", data), halves(), groups="patient")
 
 
@@ -200,12 +200,12 @@ class TestRefused:
             ("five", "folds must be a whole number from 2"),
             (2.5, "folds must be a whole number from 2"),
             (100, "has only .* rows, and each fold needs one"),
-            ([], "there are no folds"),
-            ([([0, 1, 2], [2, 3])], "also one of training"),
-            ([(range(60), [70, 70])], "was left out before"),
+            ([], "folds is empty"),
+            ([([0, 1, 2], [2, 3])], "both in training and test sets"),
+            ([(range(60), [70, 70])], "twice in test sets"),
             ([(range(60), [200])], "from 0 to 119"),
             ([(range(60), [0.5])], "whole and from 0 to 119"),
-            ([(range(60), [])], "must hold numbers of rows|none left out"),
+            ([(range(60), [])], "must contain row numbers|no row of positive weight"),
         ],
     )
     def test_folds(self, folds, words):

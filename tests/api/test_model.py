@@ -396,7 +396,7 @@ class TestPriors:
                 r"there is no term 'nope'; there are 'fixed', '\(intercept\)', 'x', '\(1 \| g\)'",
             ),
             ({"x": 3}, TypeError, "'x' must be an object such as Ridge"),
-            ({"x": Covariance()}, ValueError, "Covariance is for effects of groups, not for 'x'"),
+            ({"x": Covariance()}, ValueError, "Covariance is for random effects, not for 'x'"),
             ({"fixed": Ridge(), "x": Ridge()}, ValueError, "no fixed effect is left"),
             ({"x": Ridge(), " x": Ridge()}, ValueError, "' x' is given twice"),
             ({3: Ridge()}, TypeError, "priors must be a dictionary"),
@@ -408,7 +408,7 @@ class TestPriors:
             Model("y ~ x + (1 | g)", mixed, priors)
 
     def test_inputs_of_the_estimator_take_no_covariance(self, mixed):
-        with pytest.raises(TypeError, match="is a prior of groups' effects in a Model"):
+        with pytest.raises(TypeError, match="is a prior of random effects"):
             VBSVC(prior=Covariance()).fit(mixed[["x", "z"]], mixed["y"])
 
 
@@ -467,7 +467,7 @@ class TestTables:
         assert len(fit.random_effects()) == 40 + mixed.groupby(["h", "g"]).ngroups
         with pytest.raises(ValueError, match="there is no factor 'z'"):
             fit.random_effects("z")
-        with pytest.raises(ValueError, match="the model has no groups"):
+        with pytest.raises(ValueError, match="the model has no random effects"):
             Model("y ~ x", mixed).fit().random_effects()
 
     def test_slopes_are_those_of_the_users_column(self, mixed):

@@ -146,9 +146,9 @@ class TestPartialFit:
         [
             ({"group": 0}, "does not support group"),
             ({"class_weight": "balanced"}, "multiply it into sample_weight"),
-            ({"prior": LaplaceZero()}, "does not support the gates of LaplaceZero"),
+            ({"prior": LaplaceZero()}, "does not support LaplaceZero"),
             ({"inference": Gibbs()}, "only available for variational fits"),
-            ({"inference": Variational(bound="exact")}, "raises the paper's bound"),
+            ({"inference": Variational(bound="exact")}, "uses the augmented bound"),
         ],
     )
     def test_what_it_does_not_support_is_refused(self, settings, message):

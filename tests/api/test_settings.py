@@ -169,7 +169,10 @@ def test_a_wide_table_under_a_flat_prior_gives_words_and_no_linalg_error():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: LaplaceZero(0.2, expected_size=3), r"rho=0.2 and expected_size=3 both set the number of included predictors"),
+        (
+            lambda: LaplaceZero(0.2, expected_size=3),
+            r"rho=0.2 and expected_size=3 both set the number of included predictors",
+        ),
         (lambda: LaplaceZero([0.1, 0.2], expected_size=1), "both say how many"),
         (lambda: LaplaceZero(Beta(), expected_size=1), "both say how many"),
         (lambda: LaplaceZero(groups=["ab", "cd"]), "groups must be a list of lists of columns"),

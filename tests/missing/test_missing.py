@@ -825,7 +825,7 @@ class TestSensitivity:
         )
 
     def test_what_is_wrong_is_said(self, frame):
-        with pytest.raises(ValueError, match="no numeric input has missing values"):
+        with pytest.raises(ValueError, match="no numeric predictor has missing values"):
             Model("y ~ age", frame).sensitivity([1.0])
         with pytest.raises(ValueError, match="'age' is not a column with missing"):
             Model("y ~ bmi + age", frame).sensitivity([1.0], columns=["age"])

@@ -486,7 +486,10 @@ class TestEstimator:
             (lambda X, y: Beta(0, 1), "Beta: a must be a positive number"),
             (lambda X, y: VBSVC(LaplaceZero(expected_size=12)).fit(X, y), "expected_size must be below 12; got 12"),
             (lambda X, y: VBSVC(LaplaceZero([0.1, 0.2])).fit(X, y), "rho has 2 numbers; 1 or 12 are needed"),
-            (lambda X, y: VBSVC(LaplaceZero(groups=[["nope"]])).fit(X, y), "groups contain 'nope', which is not one of"),
+            (
+                lambda X, y: VBSVC(LaplaceZero(groups=[["nope"]])).fit(X, y),
+                "groups contain 'nope', which is not one of",
+            ),
             (lambda X, y: VBSVC(LaplaceZero(groups=[[77]])).fit(X, y), "groups contain 77, which is not one of"),
             (lambda X, y: VBSVC(LaplaceZero(groups=[[1, 1]])).fit(X, y), "names a column twice"),
             (

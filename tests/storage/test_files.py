@@ -543,7 +543,7 @@ def test_a_classifier_with_another_group_is_refused(shelf, tmp_path):
     tree = json.loads(parts["content.json"])
     for pair in dict(tree["dict"])["parameters"]["dict"]:
         pair[1] = "" if pair[0] == "group" else pair[1]
-    with pytest.raises(ModelFileError, match="its group '' is not that of its models"):
+    with pytest.raises(ModelFileError, match="its group '' differs from that of its models"):
         load(forge(tmp_path / "m", parts | {"content.json": json.dumps(tree).encode()}))
 
 

@@ -182,7 +182,7 @@ class Model:
         complete ones). ``plots.sensitivity`` draws it.
         """
         if self.in_files:
-            raise ValueError("sensitivity is only available for data in memory: give Model a frame of some rows.")
+            raise ValueError("sensitivity is only available for data in memory: give Model a sample of the rows.")
         return sensitivity.table("Model.sensitivity", [self._task], inference, self._power, deltas, columns)
 
     def __getattr__(self, name: str) -> Any:

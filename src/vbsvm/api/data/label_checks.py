@@ -86,7 +86,7 @@ def check_several_classes(classes: NDArray[Any]) -> None:
     """Reject labels of one class only."""
     if len(classes) < 2:
         raise ValueError(
-            f"y has only one class, {classes[0]!s}, in the rows of positive weight; two or more classes are needed."
+            f"y has only one class, {classes[0]!s}, in the rows of positive weight; at least two classes are needed."
         )
 
 
@@ -108,7 +108,7 @@ def read_weights(
         row = int(np.argmin(weights))
         raise ValueError(f"{name} is negative in row {row} ({weights[row]:g}); weights are counts of rows.")
     if weights.max(initial=0.0) == 0 and not may_all_be_zero:
-        raise ValueError(f"{name} is zero in every row: nothing is left to fit.")
+        raise ValueError(f"{name} is zero in every row: there is nothing to fit.")
     return check_counts(weights)
 
 

@@ -214,7 +214,7 @@ class Partitions(ABC):
 
     resident = False
     place = "partitions"
-    no_rows = "The data have no row that counts: all are of weight 0, or miss values."
+    no_rows = "The data have no rows to fit: all have weight 0 or missing values."
 
     @property
     @abstractmethod

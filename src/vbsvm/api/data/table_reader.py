@@ -92,7 +92,7 @@ class TableReader:
     about: Mapping[str, Any] = field(default_factory=dict)
     target: str = "y"
     weights: str = "sample_weight"
-    no_rows: str = "X has no row of positive weight: nothing is left to fit."
+    no_rows: str = "X has no row of positive weight: there is nothing to fit."
 
     @staticmethod
     def from_estimator(estimator: Any, prior: Prior, **settings: Any) -> "TableReader":
