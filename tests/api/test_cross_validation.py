@@ -119,7 +119,7 @@ class TestGroups:
         part = found.left_out_predictions()
         sums = pd.Series(part.log_loss.deviations).groupby(data["patient"].to_numpy()).sum()
         assert found.table.loc["all", "log_loss_se"] == pytest.approx(np.sqrt(12 / 11 * (sums**2).sum()))
-        assert "groups of patient" in repr(found)
+        assert "levels of patient" in repr(found)
 
     def test_given_folds_must_leave_out_whole_groups(self):
         data = frame_of()
@@ -199,12 +199,12 @@ class TestRefused:
             (1, "folds must be a whole number from 2"),
             ("five", "folds must be a whole number from 2"),
             (2.5, "folds must be a whole number from 2"),
-            (100, "has only .* rows, and each fold needs one"),
+            (100, "has only .* observations, and each fold needs one"),
             ([], "folds is empty"),
             ([([0, 1, 2], [2, 3])], "both in training and test sets"),
             ([(range(60), [70, 70])], "twice in test sets"),
             ([(range(60), [200])], "from 0 to 119"),
-            ([(range(60), [0.5])], "whole and from 0 to 119"),
+            ([(range(60), [0.5])], "integers from 0 to 119"),
             ([(range(60), [])], "must contain row numbers|no row of positive weight"),
         ],
     )
@@ -224,7 +224,7 @@ class TestRefused:
             cross_validate(model, groups=3)
         with pytest.raises(ValueError, match="Column 'part' has no value in rows 0, 1, 2"):
             cross_validate(model, groups="part")
-        with pytest.raises(ValueError, match="only 12 groups"):
+        with pytest.raises(ValueError, match="only 12 levels"):
             cross_validate(model, 13, groups="patient")
 
     def test_other_models(self):

@@ -18,7 +18,7 @@ def test_ends_of_climbs_are_told_and_their_steps_to_those_who_ask(caplog):
     with caplog.at_level(logging.INFO, "vbsvm"):
         clf = VBSVC().fit(X, Y)
     assert [record.getMessage() for record in caplog.records] == [
-        f"climb ended: {clf.n_iter_} passes, bound {clf.elbo_:.6f}, converged"
+        f"optimisation ended: {clf.n_iter_} passes, bound {clf.elbo_:.6f}, converged"
     ]
     caplog.clear()
     with caplog.at_level(logging.DEBUG, "vbsvm"):

@@ -522,7 +522,7 @@ class TestChains:
         ("settings", "message"),
         [
             (Gibbs(draws=10**8), r"4 chains of 100000000 draws of 6 numbers would take 17.9 gigabytes.*Take thin=9[.]"),
-            (Gibbs(draws=np.int32(10**9), chains=1), r"44.7 gigabytes; up to 2 are held. Take thin=23[.]"),
+            (Gibbs(draws=np.int32(10**9), chains=1), r"44.7 gigabytes; up to 2 are supported. Use thin=23[.]"),
             (Gibbs(draws=5000, chains=10**4), r"10000 chains of 5000 draws .* 2.24 gigabytes.* Take thin=2[.]"),
         ],
     )

@@ -482,10 +482,10 @@ class TestEstimator:
             (lambda X, y: LaplaceZero(threshold=2), "threshold must be between 0 and 1"),
             (lambda X, y: LaplaceZero(restarts=-1), "restarts must be a whole number from 0 to 100; got -1"),
             (lambda X, y: LaplaceZero(restarts=10**9), "restarts must be a whole number from 0 to 100; got 10+"),
-            (lambda X, y: LaplaceZero(gates="joint"), r"gates must be Factorised\(\) or Joint\(\)"),
+            (lambda X, y: LaplaceZero(gates="joint"), "is neither Factorised"),
             (lambda X, y: Beta(0, 1), "Beta: a must be a positive number"),
             (lambda X, y: VBSVC(LaplaceZero(expected_size=12)).fit(X, y), "expected_size must be below 12; got 12"),
-            (lambda X, y: VBSVC(LaplaceZero([0.1, 0.2])).fit(X, y), "rho has 2 numbers; 1 or 12 are needed"),
+            (lambda X, y: VBSVC(LaplaceZero([0.1, 0.2])).fit(X, y), "rho has 2 values; 1 or 12 are needed"),
             (
                 lambda X, y: VBSVC(LaplaceZero(groups=[["nope"]])).fit(X, y),
                 "groups contain 'nope', which is not one of",

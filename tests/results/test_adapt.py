@@ -184,7 +184,7 @@ def test_what_can_not_tell_of_groups_is_refused_in_words():
         (rest.assign(x=np.nan), "column 'x' is missing in row"),
         (rest.drop(columns="y"), "no column 'y'"),
         (rest.assign(y="perhaps"), "'perhaps'"),
-        (rest.assign(item=9), "a group of 'item' that was not seen"),
+        (rest.assign(item=9), "a new level of 'item'"),
         (rest.assign(g=np.nan), "Column 'g' has no value"),
         (rest.assign(g="new"), "Column 'g' held numbers in fit"),
         (rest.iloc[:0], "no rows"),

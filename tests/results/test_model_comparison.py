@@ -206,19 +206,19 @@ class TestWords:
         data = frame_of(80, seed=1)
         fits = {"groups": fit_of("y ~ x + (1 | g)", data), "none": fit_of("y ~ x", data)}
         shown = repr(compare_models(fits))
-        assert "does not measure predictions for new groups" in " ".join(shown.split())
+        assert "does not measure predictions for new levels" in " ".join(shown.split())
         assert "groups='g'" in " ".join(shown.split())
         assert "clustered on the 12 levels of g" in " ".join(shown.split())
         assert max(map(len, shown.splitlines())) <= 80
         assert "new groups" not in repr(compare_models({"none": fits["none"]}))
-        assert "Do not choose fixed effects by it" in " ".join(shown.split())
+        assert "Do not select fixed effects by it" in " ".join(shown.split())
         assert "<table>" in compare_models(fits)._repr_html_()
 
     def test_a_factor_may_be_named(self):
         data = frame_of(120, seed=1).assign(h=lambda d: d["g"].astype(int) % 4)
         fit = fit_of("y ~ x + (1 | g) + (1 | h)", data)
-        assert any("12 groups of g" in note for note in compare_models({"a": fit}).notes)
-        assert any("4 groups of h" in note for note in compare_models({"a": fit}, groups="h").notes)
+        assert any("12 levels of g" in note for note in compare_models({"a": fit}).notes)
+        assert any("4 levels of h" in note for note in compare_models({"a": fit}, groups="h").notes)
         with pytest.raises(ValueError, match="no model has the grouping factor 'k'"):
             compare_models({"a": fit}, groups="k")
 

@@ -88,7 +88,7 @@ def elbo_terms(spec: Spec, state: State, row_term: float, missing: Any = None) -
     for block, scale, moments in zip(spec.blocks, state.scales, spec.moments(state), strict=True):
         named[f"prior of {block.name}"] = block.prior.bound(scale, moments)
     if state.gates is not None:
-        named["entropy of the gates"] = state.gates.entropy
+        named["entropy of the indicators"] = state.gates.entropy
     if spec.missing is not None:
         named |= spec.missing.bound(state.missing, missing)
     return named

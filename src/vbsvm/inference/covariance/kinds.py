@@ -252,8 +252,8 @@ class Covariances:
         if not out.any():
             return covariance, []
         return np.where(out | out[:, None], np.nan, covariance), [
-            f"{out.sum()} predictors are excluded: linear response gives no standard deviations of their coefficients. "
-            "Those of the others are conditional on the selection."
+            f"Excluded predictors: {out.sum()}. Linear response gives no standard deviations of their coefficients; those "
+            "of the others are conditional on the selection."
         ]
 
 

@@ -314,7 +314,7 @@ def _cholesky(precision: Array) -> Array:
         raise FloatingPointError(
             "The precision matrix of the coefficients is not positive definite in floating point. The columns are of "
             "extremely different size, or depend on each other linearly under a prior that is nearly flat: standardise "
-            "them, drop the dependent ones, or take a prior with a smaller variance."
+            "them, drop the dependent ones, or use a prior with a smaller variance."
         )
     return lower
 

@@ -166,7 +166,7 @@ class DrawnGaussian(SecondMoments):
         """Covariance of the first n coefficients."""
         if n > MAX_MATERIALISED:
             raise ValueError(
-                f"The covariance of {n} coefficients is not written out; their standard deviations are at hand."
+                f"The covariance of {n} coefficients is not formed; their standard deviations are available."
             )
         return self.draws[:, :n].T @ self.draws[:, :n] / len(self.draws)
 

@@ -179,7 +179,7 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
         _check_groups(self.groups)
         check_whole("LaplaceZero", 0, MAX_RESTARTS, restarts=self.restarts)
         if not isinstance(self.gates, Factorised | Joint):
-            raise ValueError(f"LaplaceZero: gates must be Factorised() or Joint(); got {self.gates!r}.")
+            raise ValueError(f"LaplaceZero: gates={self.gates!r} is neither Factorised() nor Joint().")
         if not is_number(self.threshold) or not 0 < self.threshold < 1:
             raise ValueError(f"LaplaceZero: threshold must be between 0 and 1; got {self.threshold!r}.")
 
