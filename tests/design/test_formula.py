@@ -221,7 +221,7 @@ def test_habits_from_elsewhere_mean_what_they_meant(text, same, frame):
     ("text", "message"),
     [
         ("y ~ ns(x, df=4)", r"ns\(…\) .* take s\(x\).*, or cr\(x, df=4\)"),
-        ("y ~ offset(x)", "an offset is not available"),
+        ("y ~ offset(x)", "offsets are not supported"),
         ("y ~ cut(x, 3)", "pandas.cut"),
         ("y ~ relevel(h, ref='b')", "contr.treatment"),
         ("y ~ x | g", r"has a bar outside of brackets: write \(effects \| group\), as in y ~ x \+ \(1 \| g\)"),

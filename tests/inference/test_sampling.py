@@ -684,7 +684,7 @@ class TestResults:
         with pytest.raises(ValueError, match=r"a row has the weight 0.5.*whole numbers"):
             VBSVC(inference=FEW).fit(X, y, sample_weight=np.full(40, 0.5))
         for weight in (1e12, 1e30):
-            with pytest.raises(ValueError, match=r"weights add up to 4e\+[13][0-9] rows.* take smaller weights"):
+            with pytest.raises(ValueError, match=r"weights add up to 4e\+[13][0-9] rows.* use smaller weights"):
                 VBSVC(inference=FEW).fit(X, y, sample_weight=np.full(40, weight))
         s = np.where(np.arange(40) % 2 == 0, 2, 1)
         short = Gibbs(draws=10, tune=0, chains=1)  # rounding grows from draw to draw

@@ -782,7 +782,7 @@ class TestFewRows:
         ("labels", "message"),
         [
             ("likelihood", r"not converge in 200 passes.*psi=10\).*Variational\(max_iter=2000\)"),
-            ("none", r"not converge while it learned the distribution of the inputs.*psi=10\)"),
+            ("none", r"not converge while it estimated the distribution of the predictors.*psi=10\)"),
         ],
     )
     def test_the_climb_ends_soon_and_says_what_to_do(self, few, joint, labels, message):

@@ -441,7 +441,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(files_cache, "_allocate", full)
-    with pytest.raises(OSError, match=r"can't be written to .*cache \(No space left on device\). Make room there"):
+    with pytest.raises(OSError, match=r"can't be written to .*cache \(No space left on device\). Free disk"):
         VBSVC().fit_files(Files(folder, cache=tmp_path / "cache"), "y", features=INPUTS)
     assert cache_of(tmp_path) == []
 

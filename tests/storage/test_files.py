@@ -436,7 +436,7 @@ def test_scales_that_are_not_positive_are_refused(kind, scale, shelf, tmp_path):
     parts = parts_of(shelf[kind][0].read_bytes())
     number = of_class(json.loads(parts["content.json"]), "Recipe")[0]["fields"]["scale"]["array"]
     array = np.load(io.BytesIO(parts[f"{number}.npy"]))
-    with pytest.raises(ModelFileError, match="the scale of the columns does not belong to the rest"):
+    with pytest.raises(ModelFileError, match="the scale of the columns does not match the rest"):
         load(forge(tmp_path / "m", parts | {f"{number}.npy": npy(np.full_like(array, scale))}))
 
 
@@ -457,7 +457,7 @@ def test_factors_of_other_lengths_are_refused(kind, where, field, shelf, tmp_pat
     for change in _twice(where, field):
         tree = json.loads(parts["content.json"])
         change(tree)
-        with pytest.raises(ModelFileError, match=r"does not belong to the rest|do not belong together"):
+        with pytest.raises(ModelFileError, match=r"does not match the rest|do not belong together"):
             load(forge(tmp_path / "m", parts | {"content.json": json.dumps(tree).encode()}))
 
 
@@ -523,7 +523,7 @@ UNFIT = [
     ("slopes", lambda tree: fields_of(tree, "Parts").update(text="y ~ a + (1 | g) + (1 | w)"), "text of the formula"),
     ("plain formula", lambda tree: fields_of(tree, "Calibration").update(offset={"float": "nan"}), "the calibration"),
     ("plain formula", lambda tree: fields_of(tree, "Calibration").update(bend=-1.0), "the calibration"),
-    ("plain formula", lambda tree: fields_of(tree, "Spread").update(degrees=0.0), "the robust spread"),
+    ("plain formula", lambda tree: fields_of(tree, "Spread").update(degrees=0.0), "the robust covariance"),
     ("missing", lambda tree: fields_of(tree, "InverseGamma").update(rate=-1.0), "the scale of"),
     ("transforms", lambda tree: with_key(tree, "scale(k)", "scale(a)"), "does not belong to it"),
 ]

@@ -59,7 +59,7 @@ def with_powers(
 def _choose_power(
     owner: str, task: Task, requested: float | str | None, inference: Variational | Gibbs
 ) -> tuple[float, str | None]:
-    """Likelihood power of one model, requested or with gates, and a message or None."""
+    """Likelihood power of one model, requested or with indicators, and a message or None."""
     if task.spec.likelihood.normalised:
         return 1.0, None
     unsound = _unsupported_reason(task)

@@ -117,7 +117,7 @@ def plan_missing_data(settings: GaussianImputation, data: EncodedData, design: D
     levels = fixed = None
     if design.known_levels is not None:
         sizes = tuple(map(len, design.known_levels.counts))
-        if settings.fixed:  # a category that no row misses has its proportions: it is among the inputs itself
+        if settings.fixed:  # a category that no row misses has its proportions: it is among the predictors itself
             regressors = no_columns if len(complete) > MAX_GIVEN else complete + first
             columns = tuple(regressors if name in patterns.names else no_columns for name in terms.categories)
             moments = data.sum(partial(_level_sums, plan.recipe, columns, sizes))

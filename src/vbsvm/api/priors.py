@@ -105,7 +105,7 @@ def _fixed_blocks(reader: Reader, user_priors: "_UserPriors", default: Prior) ->
 
 
 def _block(reader: Reader, name: str, terms: list[slice], prior: Prior) -> Block:
-    """Columns of one or several terms; where the prior has gates, the columns of a term share one."""
+    """Columns of one or several terms; where the prior has indicators, the columns of a term share one."""
     columns = _merged_slices(terms)
     of_terms = sorted((k, term) for term, part in enumerate(terms) for k in range(part.start, part.stop))
     names = [reader.plan.names[k - reader.plan.recipe.first] for k, _ in of_terms]

@@ -83,7 +83,7 @@ class InputSelection(SelectorMixin, auto_wrap_output_keys=None):
     """Mixin with ``transform`` and its companions, for priors that select predictors."""
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
-        """Whether each column of X is kept: an input of which any model selects a coefficient; the group is none."""
+        """Whether each column of X is kept: a predictor of which any model selects a coefficient; the group is none."""
         estimator: Any = self
         check_is_fitted(estimator)
         inputs = validation.input_names(estimator)

@@ -170,7 +170,7 @@ class Task:
         return Encoded(source.X[rows], levels, self._multipliers(rows), candidates)
 
     def _multipliers(self, rows: slice) -> Array | None:
-        """Change of each derived column per unit of a missing input; 0 for inputs that are never missing."""
+        """Change of each derived column per unit of a missing predictor; 0 for predictors that are never missing."""
         missing_inputs = self.rows.missing_inputs
         if missing_inputs is None or not (derived := self.missing_data.all_inputs.pairs):
             return None

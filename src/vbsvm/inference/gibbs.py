@@ -305,7 +305,7 @@ def _advance(spec: Spec, source: Source, settings: Gibbs, until: tuple[Chain, in
 
 
 def _numbers(state: State) -> tuple[Array, Array | None, list[Array]]:
-    """Effective coefficients, gates, and of each block the variance or covariance matrix."""
+    """Effective coefficients, indicators, and of each block the variance or covariance matrix."""
     theta, gates = state.coefficients.mean, None
     if state.gates is not None:
         theta, gates = state.gates.by_coefficient * theta, state.gates.inclusion

@@ -155,8 +155,8 @@ class Options:
     refined_tol: float = 1e-11
     # A step has no length where no number of the state changes by more than this.
     min_step: float = 1e-12
-    # How much lower the refined end may be, relatively: where expectations over missing inputs are by quadrature, the
-    # bound and its gradient agree to about this.
+    # How much lower the refined end may be, relatively: with quadrature over missing predictors, the bound and its
+    # gradient agree to about this.
     max_lost: float = 1e-9
     # Passes of a refinement in all, and in a row without a shorter step.
     max_passes: int = 100

@@ -121,7 +121,7 @@ BOUNDS = (
     Row(AUGMENTED, set(), set(), "the paper's bound"),
 )
 
-# Steps of the whole state are better where the mean is not the easier part of it: gates have many optima; what is
+# Steps of the whole state are better where the mean is not the easier part of it: indicators have many optima; what is
 # missing depends on the mean; with more coefficients than rows most of what changes is the scale of their prior; and an
 # evaluation at another mean may be as costly as a pass.
 _WHOLE_STATE = {F.WIDE, F.NARROW, F.REMOTE, F.GATES, F.MISSING}

@@ -44,13 +44,13 @@ class Options:
 
     # Passes over the data, unless max_iter says otherwise.
     max_passes: int = 2000
-    # Where rows are few beside the columns that miss values, missing values and the inputs' covariance feed each other,
-    # from plateau to plateau, for thousands of passes: a stronger prior ends that.
+    # With few rows and many incomplete columns, missing values and the predictors' covariance converge from plateau to
+    # plateau, for thousands of passes: a stronger prior prevents that.
     max_passes_missing: int = 200
     max_passes_drawn: int = 100
     # Separated classes bound the scale of logistic coefficients from below only. Where the augmented bound finds a
     # smaller variance, and the prior leaves at least this probability above it, this one is taken (for standardised
-    # inputs; at most this many times the one found): probabilities are sharper, and coefficients still finite.
+    # predictors; at most this many times the one found): probabilities are sharper, and coefficients still finite.
     separated_variance: float = 100.0
     min_probability: float = 0.05
     max_widening: float = 1000.0
@@ -298,7 +298,7 @@ def _separates(source: Source, state: State, known: bool | None = None) -> bool:
 
 
 def _widened(spec: Spec, source: Source, state: State) -> State:
-    """State with a scale large enough for separated classes, in logistic models with one prior of the inputs."""
+    """State with a scale large enough for separated classes, in logistic models with one prior of the predictors."""
     *others, last = spec.blocks
     prior, scale = last.prior, state.scales[-1]
     if not isinstance(prior, HalfT | Ridge) or not isinstance(scale, InverseGamma) or not spec.likelihood.normalised:

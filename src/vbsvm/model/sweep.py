@@ -31,7 +31,7 @@ def update(spec: Spec, state: State, stats: Stats, mode: UpdateMode) -> State:
     """Update everything but the rows (Algorithm 2, lines 2 to 4; 3, lines 2 to 8 and 11; 5, lines 13 and 14)."""
     if spec.joint_gates:  # joint q(v_k, γ_k) of each predictor; for variational Bayes only
         assert state.gates is not None
-        assert isinstance(stats.gram, DenseGram)  # the only layout with joint gates
+        assert isinstance(stats.gram, DenseGram)  # the only layout with joint indicators
         distribution, gates = update_jointly(
             stats.gram, stats.cross, spec.precision(state), state.coefficients, state.gates, spec.prior_log_odds(state)
         )

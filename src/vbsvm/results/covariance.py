@@ -99,7 +99,7 @@ def default_kind(fit: "Fit") -> str:
 
 
 def _has_posterior(fit: "Fit") -> bool:
-    """Whether the posterior covariance is stored or affordable; not with gates, whose response is unreliable."""
+    """Whether the posterior covariance is stored or affordable; not with indicators, whose response is unreliable."""
     state = fit.posterior.state
     if state.missing is not None or state.gates is not None or not _can_form(fit):
         return False

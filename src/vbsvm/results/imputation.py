@@ -1,4 +1,4 @@
-"""Missing inputs by a fit: expected values, and tables that are completed by proper draws, for multiple imputation."""
+"""Imputation of missing predictors by a fit: expected values, and proper draws for multiple imputation."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +88,7 @@ def drawn_inputs(
 def _proper_draws(
     fit: "Fit", n: int, labels: Array | None, random_state: Any
 ) -> tuple[list[ProperDraw], Array | None, np.random.Generator]:
-    """Proper draws of the inputs' distribution, the labels if these are regressors in it, and a random generator."""
+    """Proper draws of the predictors' distribution, labels if these are regressors in it, and a generator."""
     check_whole("impute", 1, MAX_TABLES, n=n)
     seed = read_seed(random_state)
     population(fit)  # refuses too many columns
@@ -154,7 +154,7 @@ def label_columns(y: Any, classes: NDArray[Any], n_rows: int) -> Array:
 
 
 def _columns_to_fill(reader: "Reader", data: Any) -> "tuple[pd.DataFrame, dict[str, int]]":
-    """The data as a frame, and the index in the table of each column that is an input itself.
+    """The data as a frame, and the index in the table of each column that is a predictor itself.
 
     Refuse missing values in columns that only enter in transforms, which can't be undone.
     """
@@ -211,7 +211,7 @@ def _with_drawn(
 
 
 def _expected_drawn(reader: "Reader", data: Any) -> "tuple[pd.DataFrame, pd.DataFrame]":
-    """Means and standard deviations of the columns that are drawn, given the other inputs."""
+    """Means and standard deviations of the columns that are drawn, given the other predictors."""
     import pandas as pd
 
     assert reader.drawn is not None

@@ -118,7 +118,7 @@ class Files(Parameters):
         the user's cache folder (``$XDG_CACHE_HOME/vbsvm``): there they stay until the fit is no longer in use, and
         after an interruption until it is made again.
     memory_limit : int or str, default "1GB"
-        Memory that rows may take, beside what Python and its libraries take: bytes, or text such as "500MB".
+        Memory limit for rows, in addition to that of Python and its libraries: bytes, or text such as "500MB".
     progress : bool, default False
         Whether to show on stderr how far a fit has got.
     sep, decimal : str, default None

@@ -5,7 +5,7 @@
 - "curvature": (H + Λ)⁻¹ with H = −Σ ℓ_ff c cᵀ at the mean, variances and scales fixed; cheap, for any model.
 - "mean-field": the distribution that the optimisation ended with; much too narrow.
 
-Numbers are those of the design's (standardised) columns, gates applied.
+Numbers are those of the design's (standardised) columns, indicators applied.
 """
 
 import math
@@ -252,7 +252,7 @@ class Covariances:
         if not out.any():
             return covariance, []
         return np.where(out | out[:, None], np.nan, covariance), [
-            f"Excluded predictors: {out.sum()}. Linear response gives no standard deviations of their coefficients; those "
+            f"Excluded predictors: {out.sum()}. Linear response gives no standard deviations of these; those "
             "of the others are conditional on the selection."
         ]
 

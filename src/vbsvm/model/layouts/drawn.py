@@ -43,7 +43,7 @@ class DrawnRows(MatrixRows):
     """Rows of this layout, whose gram is never formed."""
 
     def gram(self, w: Array) -> Any:
-        """CᵀWC as a ``DrawnGram``, which has no gates and no differences."""
+        """CᵀWC as a ``DrawnGram``, which has no indicators and no differences."""
         return DrawnGram(((self, w),))
 
     def noise(self, n_draws: int) -> Array:
@@ -181,7 +181,7 @@ class DrawnGaussian(SecondMoments):
         return float(self.mean @ gram.times(self.mean)) + spread
 
     def effective(self, gates: Gates | None) -> "DrawnGaussian":
-        """Itself, as this layout has no gates."""
+        """Itself, as this layout has no indicators."""
         assert gates is None
         return self
 

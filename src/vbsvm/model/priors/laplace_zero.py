@@ -231,7 +231,7 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
         return np.broadcast_to(logit(np.asarray(rho, dtype=np.float64)), n_gates)
 
     def gate_log_odds(self, scale: LaplaceZeroDistribution, n_gates: int) -> Array:
-        """E logit ρ of each gate."""
+        """E logit ρ of each indicator."""
         return self._log_odds(n_gates) if scale.share is None else np.full(n_gates, scale.share.log_odds)
 
     def precision(self, scale: LaplaceZeroDistribution) -> Array:
@@ -263,13 +263,13 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
     def rescale(
         self, scale: LaplaceZeroDistribution, moments: Moments, g: float
     ) -> tuple[LaplaceZeroDistribution, float]:
-        """σ² → g²σ², also where a gate is closed; b and ρ stay: −2A log g − (B/σ²)(g⁻² − 1)."""
+        """σ² → g²σ², also where an indicator is closed; b and ρ stay: −2A log g − (B/σ²)(g⁻² − 1)."""
         assert isinstance(scale.variance, Point)
         variance, ratio = rescale_variance(self, scale.variance, g)
         return replace(scale, variance=variance), ratio
 
     def bound(self, scale: LaplaceZeroDistribution, moments: Moments) -> float:
-        """E log p(v, b, σ², γ, ρ) − E log q(b, σ², ρ); the gates' entropy is a term of its own."""
+        """E log p(v, b, σ², γ, ρ) − E log q(b, σ², ρ); the indicators' entropy is a term of its own."""
         distribution, squares = scale.variance, moments.squares
         if not isinstance(distribution, InverseGamma):
             return -math.inf
