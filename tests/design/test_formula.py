@@ -238,7 +238,7 @@ def test_habits_from_elsewhere_mean_what_they_meant(text, same, frame):
         ("y ~ 3*x", r"write I\(3 \* x\)"),
         ("y ~ x == z", "a sign in it has no meaning between terms"),
         ("y ~ I(x < z < g)", "compares three things"),
-        ("y ~ log(.)", "can't stand in a function"),
+        ("y ~ log(.)", "functions take one column"),
         ("y ~ x - nope", "'nope' is none of"),
         ("y ~ bs(x, df=2)", "at least 3"),
         ("y ~ cr(x)", "needs knots, or its size|needs knots or its size"),

@@ -149,6 +149,8 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
         of the last); the fit with the highest ELBO is kept.
     groups : sequence of sequences of column names or numbers, default ()
         Columns that are included together, such as the dummies of one factor. In a formula those of a term are.
+    gates : Factorised or Joint, default Factorised()
+        Variational distribution of inclusion indicators and coefficients: independent, or joint for each predictor.
     """
 
     in_words: ClassVar[str] = "zero, or Laplace with an inferred scale"
