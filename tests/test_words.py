@@ -1,4 +1,4 @@
-"""What users read is in the words of statistics and software engineering: terms of a dialect of our own do not come back.
+"""What users read is in the words of statistics and software engineering: home-made terms do not come back.
 
 ``python tests/test_words.py [PATH …]`` prints each place with the term and what to write instead.
 """
@@ -40,7 +40,7 @@ TERMS = {
     r"rows wrong|wrong if all": "misclassified, misclassification rate",
     r"borders?": "decision boundary",
     r"where there is none|where there are none": "or None, if any",
-    r"probabilities hold|intervals hold|(it|they|which|that) holds?\b(?= (for|where|when|if|as|only|up|well)\b)": "is valid",
+    r"(probabilities|intervals) hold|(it|they|which|that) holds?(?= (for|where|when|if|as|only|well)\b)": "is valid",
     r"in short": "summary",
     r"how well it predicts": "predictive performance",
     r"how the fit ended": "convergence",
@@ -150,8 +150,10 @@ def main() -> None:
         if any(path == root or root in path.parents for root in chosen):
             for place in places(path):
                 count += 1
-                print(f"{place.path}:{place.line}: {place.term} -> {TERMS[place.term]}\n    {place.text[:160]}")
-    print(f"{count} places")
+                sys.stdout.write(
+                    f"{place.path}:{place.line}: {place.term} -> {TERMS[place.term]}\n    {place.text[:160]}\n"
+                )
+    sys.stdout.write(f"{count} places\n")
 
 
 if __name__ == "__main__":
