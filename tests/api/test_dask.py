@@ -211,7 +211,7 @@ def test_to_local_knows_all_that_was_learned(client, tmp_path):
     np.testing.assert_array_equal(local.predict_proba(X), far.predict_proba(in_chunks(X, (200,))).compute())
     assert "robust" in " ".join(str(local.summary().attrs["note"]).split()).lower()
     local.save(tmp_path / "model")
-    with pytest.raises(ValueError, match="needs? the training data"):
+    with pytest.raises(ValueError, match=r"needs? the training data"):
         local.summary(covariance="posterior")
     np.testing.assert_array_equal(far.predict(X), local.predict(X))  # rows in memory are answered at once
 
@@ -585,7 +585,7 @@ def test_tables_suggest_only_what_can_be_had(client):
     )
     assert "covariance='posterior'" in near.summary().attrs["note"]
     assert "covariance='posterior'" not in far.summary().attrs["note"]
-    with pytest.raises(ValueError, match="needs? the training data"):
+    with pytest.raises(ValueError, match=r"needs? the training data"):
         far.summary(covariance="posterior")
 
 

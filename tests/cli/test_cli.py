@@ -140,7 +140,7 @@ def test_gibbs_draws_and_warnings_are_one_line(place, tmp_path):
     options = ("--gibbs", "--draws", 20, "--tune", 5, "--chains", 2, "--seed", 3)
     said = run("fit", place / "numbers.csv", "--formula", "y ~ a", *options, "--out", tmp_path / "m")
     assert said.stderr.startswith("Warning: Chains have not converged")
-    assert "Draw more, as with --draws 80 --tune 10, or" in said.stderr
+    assert "Increase the number of draws, as with --draws 80 --tune 10, or" in said.stderr
     assert load(tmp_path / "m").outcome.coefficients.shape == (2, 20, 2)
 
 

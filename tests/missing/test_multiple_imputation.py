@@ -154,7 +154,7 @@ class TestDraws:
         with pytest.raises(ValueError, match="leave y out"):
             VBSVC(imputation=PAPER).fit(X, y).impute(X, 2, y=y)
         fitted.save(tmp_path / "m")
-        with pytest.raises(ValueError, match="needs? the training data"):
+        with pytest.raises(ValueError, match=r"needs? the training data"):
             vbsvm.load(tmp_path / "m").impute(X, 2)
 
 
