@@ -70,7 +70,7 @@ def test_a_text_column_is_named(data):
             VBSVC().fit(table, y)
     for dates in (frame.assign(sex=pd.Timestamp("2020-01-01")), frame.assign(sex=pd.Timedelta("1D"))):
         for table in (dates, pl.from_pandas(dates), pa.Table.from_pandas(dates)):
-            with pytest.raises(ValueError, match="Column 'sex' holds dates or times"):
+            with pytest.raises(ValueError, match="Column 'sex' contains dates or times"):
                 VBSVC().fit(table, y)
     with pytest.raises(ValueError, match="X has two columns of the name 'a': rename one"):
         VBSVC().fit(pd.concat([frame, frame], axis=1), y)
@@ -370,7 +370,7 @@ def test_a_matrix_that_cannot_be_solved_gives_words_and_no_linalg_error():
 
 def test_lazy_frames_and_columns_of_two_kinds_are_refused_in_words(recwarn):
     frame = pl.DataFrame({"x": [0.1, 0.2, 0.3, 0.4], "k": ["a", "b", "a", "b"], "y": [0, 1, 0, 1]})
-    with pytest.raises(TypeError, match=r"X is a LazyFrame, which holds no rows yet: call its collect\(\) first"):
+    with pytest.raises(TypeError, match=r"X is a LazyFrame, which has no rows yet: call its collect\(\) first"):
         VBSVC().fit(frame.lazy(), [0, 1, 0, 1])
     with pytest.raises(TypeError, match="data is a LazyFrame"):
         Model("y ~ x", frame.lazy())
@@ -388,13 +388,13 @@ def test_lazy_frames_and_columns_of_two_kinds_are_refused_in_words(recwarn):
     ("change", "message"),
     [
         ({"x": ["a", 1, *[0.5] * 6]}, r"'x' mixes text and numbers \(rows 2 and 3\)"),
-        ({"x": [[1], *[0.5] * 7]}, "'x' holds a list in row 2"),
+        ({"x": [[1], *[0.5] * 7]}, "'x' contains a list in row 2"),
         ({"x": [np.inf, *[0.5] * 7]}, "x is inf in row 2"),
         ({"y": [np.inf, *[0.0, 1.0] * 3, 0.0]}, "'y' is infinite in row 2"),
         ({"y": [None, *[0, 1] * 3, 0]}, "'y' has no value in row 2"),
-        ({"g": [(1, 2), *[1, 2] * 3, 1]}, "'g' holds a tuple in row 2"),
-        ({"g": [np.inf, *[1.0, 2.0] * 3, 1.0]}, "'g' holds inf in row 2"),
-        ({"g": [2**70, *[1, 2] * 3, 1]}, "'g' holds a whole number beyond 64 bits in row 2"),
+        ({"g": [(1, 2), *[1, 2] * 3, 1]}, "'g' contains a tuple in row 2"),
+        ({"g": [np.inf, *[1.0, 2.0] * 3, 1.0]}, "'g' contains inf in row 2"),
+        ({"g": [2**70, *[1, 2] * 3, 1]}, "'g' contains a whole number beyond 64 bits in row 2"),
     ],
 )
 def test_rows_are_named_as_they_were_given_also_where_others_have_weight_0(change, message):
@@ -521,7 +521,7 @@ def test_names_with_a_null_character_are_refused_before_anything_is_made(data, m
     monkeypatch.setattr("vbsvm.results.fit.Fit._showing", None)
     for fit in fits:
         for write in (fit.save, fit.report):
-            with pytest.raises(ValueError, match=r"No file is named 'a\\x00b': it holds a null character"):
+            with pytest.raises(ValueError, match=r"No file is named 'a\\x00b': it contains a null character"):
                 write("a\0b")
 
 

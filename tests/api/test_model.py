@@ -622,7 +622,7 @@ class TestDrop:
         ("y ~ log(z)", 17, {"z": 0.0}, r"log\(z\) is -inf in row 17"),
         ("y ~ s(log(z))", 17, {"z": 0.0}, r"log\(z\) is -inf in row 17"),
         ("y ~ x + (log(z) | g)", 17, {"z": 0.0}, r"log\(z\) is -inf in row 17"),
-        ("y ~ C(h, levels=['a', 'b', 'c'])", 17, {"h": "q"}, "holds in row 17"),
+        ("y ~ C(h, levels=['a', 'b', 'c'])", 17, {"h": "q"}, "contains in row 17"),
         ("y ~ x + h", 17, {"h": 3.0}, r"mixes text and numbers \(rows 2 and 17\)"),
         ("y ~ x + (1 | g)", 17, {"g": np.nan}, "'g' has no value in row 17"),
     ],

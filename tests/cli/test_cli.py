@@ -434,12 +434,12 @@ BAD_TABLES = [
     ("d.csv", b"a,y\nfirst,1,2\nsecond,2,3\n", "line 2 has 3 cells"),
     ("d.csv", GOOD + b'"1,2\n', "a quotation mark that opens in line 62 is not closed"),
     ("d.csv", b"a,y" + b"x" * 200_000, "begins with a line that is too long to be a header"),
-    ("d.csv", GOOD + b"\xff\xfe,2\n", "d.csv is not UTF-8 text (it holds the byte 0xff)"),
-    ("d.csv", "é,y\n1,2\n".encode("latin-1"), "d.csv is not UTF-8 text (it holds the byte 0xe9)"),
+    ("d.csv", GOOD + b"\xff\xfe,2\n", "d.csv is not UTF-8 text (it contains the byte 0xff)"),
+    ("d.csv", "é,y\n1,2\n".encode("latin-1"), "d.csv is not UTF-8 text (it contains the byte 0xe9)"),
     ("d.csv", GOOD.decode().encode("utf-16"), "d.csv is UTF-16 text"),
     ("d.csv", GOOD.decode().encode("utf-16-le"), "d.csv is UTF-16 text"),
     ("d.csv", GOOD.decode().encode("utf-16-be"), "d.csv is UTF-16 text"),
-    ("d.csv", GOOD + b"1\0,2\n", "holds a NUL byte in line 62"),
+    ("d.csv", GOOD + b"1\0,2\n", "contains a NUL byte in line 62"),
     ("d.csv", b"\x89PNG\r\n\x1a\n" + bytes(50), "not a text file"),
     ("d.csv", b"PK\x03\x04" + bytes(50), "a zip archive or an Excel workbook"),
     ("d.csv", b"\xd0\xcf\x11\xe0" + bytes(50), "an Excel workbook"),
@@ -491,7 +491,7 @@ def test_an_archive_of_several_files_is_refused(tmp_path):
         archive.writestr("a.csv", GOOD)
         archive.writestr("b.csv", GOOD)
     said = run("fit", tmp_path / "d.csv.zip", "--target", "y", code=1).stderr
-    assert "holds 2 files, but only one is allowed: unpack it first" in said
+    assert "contains 2 files, but only one is allowed: unpack it first" in said
 
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow"])

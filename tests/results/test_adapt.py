@@ -186,7 +186,7 @@ def test_what_can_not_tell_of_groups_is_refused_in_words():
         (rest.assign(y="perhaps"), "'perhaps'"),
         (rest.assign(item=9), "a new level of 'item'"),
         (rest.assign(g=np.nan), "Column 'g' has no value"),
-        (rest.assign(g="new"), "Column 'g' held numbers in fit"),
+        (rest.assign(g="new"), "Column 'g' was numeric in fit"),
         (rest.iloc[:0], "no rows"),
     ):
         with pytest.raises(ValueError, match=re.escape(said)):

@@ -89,7 +89,7 @@ def learn_batch(
     if unknown.any():
         row = int(np.argmax(unknown))
         raise ValueError(
-            f"y holds the class {labels[row]!s} in row {row}, which is not among the classes of the first call, "
+            f"y contains the class {labels[row]!s} in row {row}, which is not among the classes of the first call, "
             f"{', '.join(map(str, all_classes))}: name all classes there, as in partial_fit(X, y, classes=[…])."
         )
     return learned(stream, all_classes, ReadTable(table, labels, weights))

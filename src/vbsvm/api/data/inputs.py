@@ -242,7 +242,7 @@ def _as_numbers(X: Any) -> Any:
         return X
     if X.ndim != 2:
         raise ValueError(
-            f"Expected 2D array, got {X.ndim}D array instead: X holds {values.named(type(X[0]))} in row 0."
+            f"Expected 2D array, got {X.ndim}D array instead: X contains {values.named(type(X[0]))} in row 0."
         )
     columns = [values.as_floats(X[:, j], f"Column {j}", text=True) for j in range(X.shape[1])]
     return np.column_stack(columns) if columns else X
