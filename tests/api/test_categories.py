@@ -91,7 +91,7 @@ def test_a_new_level_is_taken_as_missing_and_said(data, fitted):
     frame, _ = data
     new, missing = frame.head(5).copy(), frame.head(5).copy()
     new.loc[2, "city"], missing.loc[2, "city"] = "Zug", None
-    with pytest.warns(UserWarning, match=r"has not seen in 'city' \('Zug' in row 2\)"):
+    with pytest.warns(UserWarning, match=r"not seen in fit in 'city' \('Zug' in row 2\)"):
         found = fitted.predict_proba(new)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

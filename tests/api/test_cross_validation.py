@@ -187,7 +187,7 @@ def test_cross_validations_are_compared_row_by_row():
     assert line["log_loss_difference_se"] == pytest.approx((losses[1] - losses[0]).std(ddof=1) / np.sqrt(200))
     assert line["log_loss_difference"] > 2 * line["log_loss_difference_group_se"]
     assert "elbo" not in comparison.table
-    assert "does not measure predictions for new groups" not in repr(comparison)
+    assert "does not measure predictions for new levels" not in repr(comparison)
     assert max(map(len, repr(found["y ~ x + z"]).splitlines())) <= 80
     assert "<table>" in found["y ~ x + z"]._repr_html_()
 

@@ -241,7 +241,7 @@ def test_the_summary_says_what_its_spreads_are(cancer):
     assert "robust" in table.attrs["note"]
     assert table.attrs["std_error"] == "std. error"
     for kind, said in {
-        "posterior": "posterior, by linear response",
+        "posterior": "by linear response",
         "curvature": "by the curvature",
         "mean-field": "mean-field approximation",
     }.items():

@@ -118,7 +118,7 @@ class TestPartialFit:
         back = pickle.loads(pickle.dumps(clf)).partial_fit(X[500:], y[500:])
         np.testing.assert_array_equal(back.coef_, clf.partial_fit(X[500:], y[500:]).coef_)
         clf.save(tmp_path / "model.vbsvm")
-        with pytest.raises(ValueError, match=r"a model from a file .* does not have: begin with a new"):
+        with pytest.raises(ValueError, match="start with a new"):
             load(tmp_path / "model.vbsvm").partial_fit(X, y)
         assert not hasattr(clone(clf), "fit_")
 

@@ -452,7 +452,7 @@ class TestSampler:
 class TestSettings:
     @pytest.mark.parametrize(("flag", "meant"), [(True, "likelihood"), (False, "none"), (np.True_, "likelihood")])
     def test_flags_of_older_versions(self, flag, meant):
-        with pytest.warns(FutureWarning, match=f'now labels="{meant}"'):
+        with pytest.warns(FutureWarning, match=f'use labels="{meant}"'):
             assert GaussianImputation(labels=flag) == GaussianImputation(labels=meant)
 
     @pytest.mark.parametrize("bad", ["all", None, 1, ["regressor"]])

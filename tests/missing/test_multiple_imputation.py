@@ -196,7 +196,7 @@ class TestPool:
         with pytest.raises(TypeError, match="fits of VBSVC or Model"):
             pool([fit, "fit"])
         several = VBSVC().fit(X, np.arange(60) % 3)
-        with pytest.raises(ValueError, match="those of one class"):
+        with pytest.raises(ValueError, match="the fits of one class"):
             pool([several, several])
 
 
@@ -256,7 +256,7 @@ class TestSpreads:
         clf = VBSVC(**settings).fit(*table)
         assert "by the curvature" in clf.summary().attrs["note"]
         assert "missing_information" not in clf.summary()
-        with pytest.raises(ValueError, match="Values are missing"):
+        with pytest.raises(ValueError, match="missing values and coefficients"):
             clf.summary(covariance="robust")
         with pytest.raises(ValueError, match="missing"):
             clf.missing_information()
