@@ -467,7 +467,7 @@ class TestTables:
         assert len(fit.random_effects()) == 40 + mixed.groupby(["h", "g"]).ngroups
         with pytest.raises(ValueError, match="there is no factor 'z'"):
             fit.random_effects("z")
-        with pytest.raises(ValueError, match="the model has no random effects"):
+        with pytest.raises(ValueError, match="the model has no groups"):
             Model("y ~ x", mixed).fit().random_effects()
 
     def test_slopes_are_those_of_the_users_column(self, mixed):
