@@ -124,7 +124,7 @@ def as_array(given: Any) -> NDArray[Any]:
         array = np.asarray(given)
     except ValueError:
         return objects(given)
-    # NumPy would make text of a number that stands beside text, and a duration of one that stands beside durations.
+    # In an array with text NumPy converts numbers to text, and in one with durations to durations.
     mixed = isinstance(given, list | tuple) and array.ndim == 1 and array.dtype.kind not in "biuf"
     return objects(given) if mixed else array
 

@@ -67,7 +67,8 @@ def log_odds(calibrations: Sequence[Calibration], scores: Array, variances: Arra
     """Log odds from scores, rows × models, averaged over missing predictors and effects of new groups.
 
     ``variances`` are those that missing predictors and new groups cause. All models have the same bend and, in a row,
-    the same variance, so that the largest of several log odds belongs to the largest a f."""
+    the same variance, so that the largest of several log odds belongs to the largest a f.
+    """
     return _link(calibrations, scores, variances) + np.array([calibration.offset for calibration in calibrations])
 
 

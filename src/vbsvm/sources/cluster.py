@@ -272,7 +272,7 @@ def partitions(X: Any, y: Any, sample_weight: Any) -> list[Any]:
                 "are divided by their own sizes: persist the frame first, and take columns from that."
             )
     if not any(map(is_array, aligned)):
-        # One graph for all of them: where files are small, Dask joins so many as the columns that are read allow.
+        # One graph for all of them: small files are joined by Dask, depending on the columns read.
         return delayed_parts(aligned[0].map_partitions(_row, *aligned[1:], meta=X._meta, enforce_metadata=False))
     return [delayed(_row)(*row) for row in zip(*map(delayed_parts, aligned), strict=True)]
 

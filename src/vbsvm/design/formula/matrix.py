@@ -32,7 +32,7 @@ from vbsvm.design.values import shown
 if TYPE_CHECKING:
     import pandas as pd
 
-# Beside formulaic's own; the names that a formula may call are listed in ``formula.sandbox``.
+# In addition to formulaic's own; the names that a formula may call are listed in ``formula.sandbox``.
 _CONTEXT = {"sqrt": np.sqrt, "log1p": np.log1p, "expm1": np.expm1, "abs": np.abs, "sin": np.sin, "cos": np.cos}
 _CONTEXT |= {"tanh": np.tanh, "exp10": lambda x: np.power(10.0, x)}  # formulaic's exp10 is the tenth power
 # What formulaic, NumPy and pandas raise where a formula does not fit the data.
