@@ -211,7 +211,7 @@ def _refuse(kind: str, of_type: type, place_holds: str, row: int, needed: str) -
             "days."
         )
     if kind == COMPLEX:
-        raise ValueError(f"Complex data not supported: {place_holds} complex numbers (row {row}). Take the real parts.")
+        raise ValueError(f"Complex data not supported: {place_holds} complex numbers (row {row}). Use the real parts.")
     if kind == TEXT:
         raise ValueError(f"{place_holds} text in row {row}: {needed}.")
     raise TypeError(f"{place_holds} {named(of_type)} in row {row}: {needed}.")
