@@ -581,7 +581,7 @@ class TestDrop:
         assert fit.elbo == pytest.approx(expected.elbo, rel=1e-12)
         assert model.n_dropped == fit.facts.n_dropped == 5
         for shown in (repr(model), str(model), str(fit)):
-            assert "5 rows with missing values left out" in " ".join(shown.split())
+            assert "5 observations with missing values dropped" in " ".join(shown.split())
         np.testing.assert_allclose(fit.decision_function(mixed), expected.decision_function(mixed), rtol=1e-9)
 
     def test_nothing_is_said_where_nothing_is_missing(self, mixed):

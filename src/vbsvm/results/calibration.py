@@ -1,4 +1,4 @@
-"""Calibration: the link from scores to probabilities, estimated from leave-one-out scores.
+"""Calibration: probabilities from decision values, by a link estimated from leave-one-out decision values.
 
 The log odds of the positive class are ψ(f) = a f / √(1 + b (a f)²), plus an offset where class weights are in use. ψ is
 odd and increasing: its sign is that of the score, and far from the hyperplane it levels off where scores are less
