@@ -86,7 +86,7 @@ def test_rows_are_numbered_as_given_where_categories_are_missing(whole):
         fit.predict(lost.assign(x=lost["x"].where(lost.index != 5, 0.0)))
     with pytest.raises(ValueError, match="The group of row 6 in 'g'"):
         fit.predict(lost.assign(g=lost["g"].where(lost.index != 6, 77)), new_groups="error")
-    with pytest.raises(ValueError, match="Column 'q' holds 'w' in row 7"):
+    with pytest.raises(ValueError, match="Column 'q' contains 'w' in row 7"):
         fit.predict(lost.assign(q=lost["q"].where(lost.index != 7, "w")))
     with pytest.raises(ValueError, match="Row 8 has missing values in both factors"):
         fit.predict(without(without(lost, "x", 8), "z", 8))

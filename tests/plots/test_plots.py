@@ -64,7 +64,7 @@ def iris():
 
 @pytest.fixture(scope="module")
 def drawn(data):
-    with pytest.warns(UserWarning, match="mixed"):
+    with pytest.warns(UserWarning, match="chains have not converged"):
         return VBSVC(inference=Gibbs(draws=50, tune=20, chains=3), random_state=0).fit(data[["age", "dose"]], data["y"])
 
 
@@ -279,7 +279,7 @@ def test_without_rows_those_of_the_fit_are_left_out(fit, iris):
     np.testing.assert_allclose(points(ax)[0], [chances[first].mean(), (left_out.labels == "yes")[first].mean()])
     assert ax.get_xlabel().endswith("left-out rows")
     assert "left-out rows" in plots.predictive(iris[0], class_="setosa").get_xlabel()
-    with pytest.raises(ValueError, match=r"has no training rows.*Or pass rows"):
+    with pytest.raises(ValueError, match=r"has no training data.*Or pass rows"):
         plots.calibration(fit._without_rows())
 
 

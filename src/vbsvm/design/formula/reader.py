@@ -92,7 +92,7 @@ class Reader:
     def encode(self, frame: "pd.DataFrame", draws: Draws | None = None) -> Encoded:
         """Encode a frame; rows with missing categories or drawn columns become candidates.
 
-        ``draws`` has values of drawn columns; without it they are spread over their distribution.
+        ``draws`` has values of drawn columns; without it they are quantiles of their distribution.
         """
         rows, levels, candidates = frame.index.to_numpy(), self.levels_of(frame), None
         if self.categories.missing(frame).any():

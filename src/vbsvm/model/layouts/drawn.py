@@ -43,7 +43,7 @@ class DrawnRows(MatrixRows):
     """Rows of this layout, whose gram is never formed."""
 
     def gram(self, w: Array) -> Any:
-        """CᵀWC as a ``DrawnGram``, which has no gates and no differences."""
+        """CᵀWC as a ``DrawnGram``, which has no indicators and no differences."""
         return DrawnGram(((self, w),))
 
     def noise(self, n_draws: int) -> Array:
@@ -166,7 +166,7 @@ class DrawnGaussian(SecondMoments):
         """Covariance of the first n coefficients."""
         if n > MAX_MATERIALISED:
             raise ValueError(
-                f"The covariance of {n} coefficients is not written out; their standard deviations are at hand."
+                f"The covariance of {n} coefficients is not formed; their standard deviations are available."
             )
         return self.draws[:, :n].T @ self.draws[:, :n] / len(self.draws)
 
@@ -181,7 +181,7 @@ class DrawnGaussian(SecondMoments):
         return float(self.mean @ gram.times(self.mean)) + spread
 
     def effective(self, gates: Gates | None) -> "DrawnGaussian":
-        """Itself, as this layout has no gates."""
+        """Itself, as this layout has no indicators."""
         assert gates is None
         return self
 
