@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit, ndtri
+from scipy.special import expit, logit, stdtr, stdtrit
 
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded
 from vbsvm.results import prediction
 from vbsvm.results.calibration import Calibration
-from vbsvm.results.covariance import Intervals
+from vbsvm.results.covariance import MAX_COLUMNS, Intervals, NormalIntervals
 from vbsvm.results.fit_predictions import odds_scores, score_changes, summed_slopes
 from vbsvm.results.posterior import Sampled
 from vbsvm.results.prediction import Scores
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # More of a sampler's draws would tell nothing that a table shows.
 MAX_DRAWS = 1000
+# Draws of the largest |t|: the Monte Carlo error of its 95 % quantile is about .007.
+N_MAXIMA = 2**16
 # Numbers that are held at once.
 MAX_NUMBERS = 2**22
 # The step of numeric derivatives by the score, in units of the score where that is large.
@@ -48,11 +50,29 @@ class AverageEstimate:
     gradients: tuple[Array, ...]
     draws: Array | None = None
 
-    def minus(self, other: "AverageEstimate") -> "AverageEstimate":
-        """Differences."""
-        gradients = tuple(a - b for a, b in zip(self.gradients, other.gradients, strict=True))
-        draws = None if self.draws is None or other.draws is None else self.draws - other.draws
-        return AverageEstimate(self.value - other.value, gradients, draws)
+    def _parts(self) -> list[Array]:
+        """Values, gradients and draws, each with the estimates as its first axis."""
+        return [self.value, *self.gradients, *([] if self.draws is None else [self.draws.T])]
+
+    def _with_parts(self, parts: Sequence[Array]) -> "AverageEstimate":
+        n = 1 + len(self.gradients)
+        return AverageEstimate(parts[0], tuple(parts[1:n]), None if self.draws is None else parts[n].T)
+
+    @staticmethod
+    def weighted_sum(averages: "Sequence[AverageEstimate]", weights: Array) -> "AverageEstimate":
+        """Sum of averages times weights; a weight of 0 leaves an average out, whatever its value."""
+        terms = [(average._parts(), w) for average, w in zip(averages, weights, strict=True) if w]
+        n_parts = len(terms[0][0])
+        with np.errstate(invalid="ignore"):
+            return averages[0]._with_parts(
+                [np.sum([w * parts[k] for parts, w in terms], axis=0) for k in range(n_parts)]
+            )
+
+    @staticmethod
+    def concatenated(averages: "Sequence[AverageEstimate]") -> "AverageEstimate":
+        """All estimates one after another."""
+        columns = zip(*(average._parts() for average in averages), strict=True)
+        return averages[0]._with_parts([np.concatenate(parts) for parts in columns])
 
     def logs(self) -> "AverageEstimate":
         """Logarithms of probabilities."""
@@ -184,31 +204,109 @@ class Models:
             pieces.append(sums.transpose(1, 0, 2).reshape(size, -1))
         return np.concatenate(pieces)
 
-    def interval(self, of: AverageEstimate, level: float, scale: Scale) -> tuple[Array, Array, Array, Array]:
-        """Estimates, standard errors, and lower and upper ends of intervals, on the user's scale."""
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            back, slope = scale
-            estimate, chances = back(of.value), [0.5 - 0.5 * level, 0.5 + 0.5 * level]
-            if of.draws is not None:
-                lower, upper = np.quantile(of.draws, chances, axis=0)
-                return estimate, back(of.draws).std(axis=0), back(lower), back(upper)
-            sd, reach = self._half_widths(of.gradients, chances[1])
-            known = np.isfinite(of.value)  # else a probability is 0 or 1 to rounding, and nothing is left to doubt
-            lower, upper = (np.where(known, back(of.value + way * reach), estimate) for way in (-1.0, 1.0))
-            return estimate, np.where(known, slope(estimate) * sd, 0.0), lower, upper
+    @property
+    def of_posterior(self) -> bool:
+        """Whether standard errors are those of a posterior, and not of repeated sampling."""
+        return all(intervals.notes.of_posterior for intervals in self.intervals)
 
-    def _half_widths(self, gradients: Sequence[Array], chance: float) -> tuple[Array, Array]:
-        """Standard errors, and half widths of intervals."""
-        sd, reach = (np.zeros(len(gradients[0])) for _ in range(2))
-        for fit, intervals, of_model in zip(self.fits, self.intervals, gradients, strict=True):
-            for j, (*gradient, by_link) in enumerate(of_model):
-                t = np.array(gradient)
-                spread, (end,), _ = intervals.combination(t, [chance])
-                distance = end - float(t @ fit.posterior.mean)
-                total = float(np.hypot(spread, by_link))
-                sd[j] += total
-                reach[j] += total * (distance / spread if spread > 0 else float(ndtri(chance)))
-        return sd, reach
+    @property
+    def _degrees(self) -> float:
+        """Degrees of freedom of Student's t; infinite unless standard errors rest on few groups."""
+        return min(one.degrees if isinstance(one, NormalIntervals) else np.inf for one in self.intervals)
+
+    def interval(
+        self, of: AverageEstimate, level: float, scale: Scale, *, simultaneous: bool = False, tested: bool = False
+    ) -> dict[str, Array]:
+        """Estimates, standard errors and intervals on the user's scale; with ``tested`` p-values of 0 or P(> 0)."""
+        by = self._interval_by_draws if of.draws is not None else self._interval_by_covariance
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            sd, lower, upper, test = by(of, level, scale, simultaneous)
+            back = scale[0]
+            columns = {"estimate": back(of.value), "std_error": sd, "lower": back(lower), "upper": back(upper)}
+        return columns | ({"p_positive" if self.of_posterior else "p_value": test} if tested else {})
+
+    def _interval_by_draws(
+        self, of: AverageEstimate, level: float, scale: Scale, simultaneous: bool
+    ) -> tuple[Array, Array, Array, Array]:
+        assert of.draws is not None
+        lower, upper = np.quantile(of.draws, [0.5 - 0.5 * level, 0.5 + 0.5 * level], axis=0)
+        if simultaneous:
+            sd = of.draws.std(axis=0)
+            reach = sd * np.quantile(np.nan_to_num(np.abs(of.draws - of.value) / sd).max(axis=1), level)
+            lower, upper = of.value - reach, of.value + reach
+        return scale[0](of.draws).std(axis=0), lower, upper, (of.draws > 0).mean(axis=0)
+
+    def _interval_by_covariance(
+        self, of: AverageEstimate, level: float, scale: Scale, simultaneous: bool
+    ) -> tuple[Array, Array, Array, Array]:
+        back, slope = scale
+        known = np.isfinite(of.value)  # else a probability is 0 or 1 to rounding, and nothing is left to doubt
+        sd = np.where(known, self._standard_errors(of.gradients), 0.0)
+        t = np.divide(of.value, sd, out=np.copysign(np.inf, of.value), where=sd > 0)
+        t = np.where(of.value == 0.0, 0.0, np.where(known, t, np.nan))
+        test = stdtr(self._degrees, t) if self.of_posterior else 2.0 * stdtr(self._degrees, -np.abs(t))
+        reach = stdtrit(self._degrees, 0.5 + 0.5 * level) * sd
+        if simultaneous:
+            family = Simultaneous.of(self._loadings(of.gradients, sd), len(sd), self._degrees)
+            reach, test = family.quantile(level) * sd, test if self.of_posterior else family.adjusted(t, test)
+        lower, upper = (np.where(known, of.value + way * reach, of.value) for way in (-1.0, 1.0))
+        return np.where(known, slope(back(of.value)) * sd, 0.0), lower, upper, test
+
+    def _standard_errors(self, gradients: Sequence[Array]) -> Array:
+        total = np.zeros(len(gradients[0]))
+        for intervals, of_model in zip(self.intervals, gradients, strict=True):
+            total += [float(np.hypot(intervals.combination(np.array(t), [])[0], link)) for *t, link in of_model]
+        return total
+
+    def _loadings(self, gradients: Sequence[Array], sd: Array) -> Array | None:
+        """Matrix L such that L Lᵀ is the correlation of the estimates; None if a joint covariance is not available."""
+        if len(gradients) > 1 or gradients[0].shape[1] > MAX_COLUMNS:
+            return None
+        values, vectors = np.linalg.eigh(self.intervals[0].covariance)
+        *by_coefficient, by_link = gradients[0].T
+        roots = np.column_stack([np.transpose(by_coefficient) @ (vectors * np.sqrt(np.maximum(values, 0.0))), by_link])
+        return np.divide(roots, sd[:, None], out=np.zeros_like(roots), where=sd[:, None] > 0)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Simultaneous:
+    """Distribution of max |t| over a family of estimates, as for single-step tests (Hothorn, Bretz & Westfall 2008).
+
+    By draws of the joint distribution (``maxima``, sorted); or, if this is not available, as of independent estimates,
+    which is conservative (Šidák 1967).
+    """
+
+    n: int
+    degrees: float
+    maxima: Array | None
+
+    @staticmethod
+    def of(loadings: Array | None, n: int, degrees: float) -> "Simultaneous":
+        """From the loadings of standardised estimates on independent variables; draws are the same each time."""
+        if loadings is None:
+            return Simultaneous(n, degrees, None)
+        rng, triangle = np.random.default_rng(0), np.linalg.qr(loadings.T)[1]
+        maxima = []
+        for run in _slices(N_MAXIMA, max(triangle.shape)):
+            size = run.stop - run.start
+            t = rng.standard_normal((size, len(triangle))) @ triangle
+            scales = np.sqrt(rng.chisquare(degrees, size) / degrees) if np.isfinite(degrees) else 1.0
+            maxima.append(np.abs(t).max(axis=1) / scales)
+        return Simultaneous(n, degrees, np.sort(np.concatenate(maxima)))
+
+    def quantile(self, level: float) -> float:
+        """Quantile of max |t|."""
+        if self.maxima is not None:
+            return float(np.quantile(self.maxima, level))
+        return float(stdtrit(self.degrees, 0.5 + 0.5 * level ** (1.0 / self.n)))
+
+    def adjusted(self, t: Array, p: Array) -> Array:
+        """Adjusted p-values: P(max |t| ≥ the observed one), between the separate p-value and Bonferroni's."""
+        if self.maxima is None:
+            return -np.expm1(self.n * np.log1p(-p))
+        beyond = 1.0 - np.searchsorted(self.maxima, np.abs(t)) / len(self.maxima)
+        return np.clip(beyond, p, np.minimum(self.n * p, 1.0))
 
 
 def _centred_draws(sampled: Sampled) -> Array:
