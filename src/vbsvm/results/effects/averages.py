@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # More of a sampler's draws would tell nothing that a table shows.
 MAX_DRAWS = 1000
 # Draws of the largest |t|: the Monte Carlo error of its 95 % quantile is about .007.
-N_MAXIMA = 2**16
+N_LARGEST = 2**16
 # Numbers that are held at once.
 MAX_NUMBERS = 2**22
 # The step of numeric derivatives by the score, in units of the score where that is large.
@@ -50,29 +50,17 @@ class AverageEstimate:
     gradients: tuple[Array, ...]
     draws: Array | None = None
 
-    def _parts(self) -> list[Array]:
-        """Values, gradients and draws, each with the estimates as its first axis."""
-        return [self.value, *self.gradients, *([] if self.draws is None else [self.draws.T])]
-
-    def _with_parts(self, parts: Sequence[Array]) -> "AverageEstimate":
-        n = 1 + len(self.gradients)
-        return AverageEstimate(parts[0], tuple(parts[1:n]), None if self.draws is None else parts[n].T)
-
     @staticmethod
     def weighted_sum(averages: "Sequence[AverageEstimate]", weights: Array) -> "AverageEstimate":
         """Sum of averages times weights; a weight of 0 leaves an average out, whatever its value."""
-        terms = [(average._parts(), w) for average, w in zip(averages, weights, strict=True) if w]
-        n_parts = len(terms[0][0])
+        chosen, w = [one for one, weight in zip(averages, weights, strict=True) if weight], weights[weights != 0]
         with np.errstate(invalid="ignore"):
-            return averages[0]._with_parts(
-                [np.sum([w * parts[k] for parts, w in terms], axis=0) for k in range(n_parts)]
-            )
+            return _combined(lambda parts: np.tensordot(w, parts, 1), chosen)
 
     @staticmethod
     def concatenated(averages: "Sequence[AverageEstimate]") -> "AverageEstimate":
         """All estimates one after another."""
-        columns = zip(*(average._parts() for average in averages), strict=True)
-        return averages[0]._with_parts([np.concatenate(parts) for parts in columns])
+        return _combined(np.concatenate, averages)
 
     def logs(self) -> "AverageEstimate":
         """Logarithms of probabilities."""
@@ -89,6 +77,13 @@ class AverageEstimate:
             return AverageEstimate(
                 function(self.value), gradients, None if self.draws is None else function(self.draws)
             )
+
+
+def _combined(function: Callable[[Sequence[Array]], Array], averages: Sequence[AverageEstimate]) -> AverageEstimate:
+    """Apply a function along the estimates to values, gradients and draws."""
+    gradients = tuple(map(function, zip(*(average.gradients for average in averages), strict=True)))
+    draws = [average.draws.T for average in averages if average.draws is not None]
+    return AverageEstimate(function([one.value for one in averages]), gradients, function(draws).T if draws else None)
 
 
 # Scales on which intervals are symmetric: the inverse, and the derivative of that as a function of its value.
@@ -209,21 +204,16 @@ class Models:
         """Whether standard errors are those of a posterior, and not of repeated sampling."""
         return all(intervals.notes.of_posterior for intervals in self.intervals)
 
-    @property
-    def _degrees(self) -> float:
-        """Degrees of freedom of Student's t; infinite unless standard errors rest on few groups."""
-        return min(one.degrees if isinstance(one, NormalIntervals) else np.inf for one in self.intervals)
-
     def interval(
         self, of: AverageEstimate, level: float, scale: Scale, *, simultaneous: bool = False, tested: bool = False
     ) -> dict[str, Array]:
         """Estimates, standard errors and intervals on the user's scale; with ``tested`` p-values of 0 or P(> 0)."""
-        by = self._interval_by_draws if of.draws is not None else self._interval_by_covariance
+        by = self._interval_by_covariance if of.draws is None else self._interval_by_draws
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             sd, lower, upper, test = by(of, level, scale, simultaneous)
-            back = scale[0]
-            columns = {"estimate": back(of.value), "std_error": sd, "lower": back(lower), "upper": back(upper)}
-        return columns | ({"p_positive" if self.of_posterior else "p_value": test} if tested else {})
+            ends = {"lower": scale[0](lower), "upper": scale[0](upper)}
+            test_column = {"p_positive" if self.of_posterior else "p_value": test} if tested else {}
+            return {"estimate": scale[0](of.value), "std_error": sd, **ends, **test_column}
 
     def _interval_by_draws(
         self, of: AverageEstimate, level: float, scale: Scale, simultaneous: bool
@@ -239,18 +229,18 @@ class Models:
     def _interval_by_covariance(
         self, of: AverageEstimate, level: float, scale: Scale, simultaneous: bool
     ) -> tuple[Array, Array, Array, Array]:
-        back, slope = scale
         known = np.isfinite(of.value)  # else a probability is 0 or 1 to rounding, and nothing is left to doubt
         sd = np.where(known, self._standard_errors(of.gradients), 0.0)
-        t = np.divide(of.value, sd, out=np.copysign(np.inf, of.value), where=sd > 0)
-        t = np.where(of.value == 0.0, 0.0, np.where(known, t, np.nan))
-        test = stdtr(self._degrees, t) if self.of_posterior else 2.0 * stdtr(self._degrees, -np.abs(t))
-        reach = stdtrit(self._degrees, 0.5 + 0.5 * level) * sd
+        t = np.where(known & ((sd > 0) | (of.value != 0)), of.value / sd, np.where(known, 0.0, np.nan))
+        degrees = min(one.degrees if isinstance(one, NormalIntervals) else np.inf for one in self.intervals)
+        p, quantile = 2.0 * stdtr(degrees, -np.abs(t)), float(stdtrit(degrees, 0.5 + 0.5 * level))
         if simultaneous:
-            family = Simultaneous.of(self._loadings(of.gradients, sd), len(sd), self._degrees)
-            reach, test = family.quantile(level) * sd, test if self.of_posterior else family.adjusted(t, test)
-        lower, upper = (np.where(known, of.value + way * reach, of.value) for way in (-1.0, 1.0))
-        return np.where(known, slope(back(of.value)) * sd, 0.0), lower, upper, test
+            largest = largest_statistics(self._loadings(of.gradients, sd), degrees)
+            beyond = 1.0 - np.searchsorted(largest, np.abs(t)) / len(largest)
+            p, quantile = np.clip(beyond, p, np.minimum(len(p) * p, 1.0)), float(np.quantile(largest, level))
+        lower, upper = (np.where(known, of.value + way * quantile * sd, of.value) for way in (-1.0, 1.0))
+        on_scale = np.where(known, scale[1](scale[0](of.value)) * sd, 0.0)
+        return on_scale, lower, upper, stdtr(degrees, t) if self.of_posterior else p
 
     def _standard_errors(self, gradients: Sequence[Array]) -> Array:
         total = np.zeros(len(gradients[0]))
@@ -258,55 +248,29 @@ class Models:
             total += [float(np.hypot(intervals.combination(np.array(t), [])[0], link)) for *t, link in of_model]
         return total
 
-    def _loadings(self, gradients: Sequence[Array], sd: Array) -> Array | None:
-        """Matrix L such that L Lᵀ is the correlation of the estimates; None if a joint covariance is not available."""
+    def _loadings(self, gradients: Sequence[Array], sd: Array) -> Array:
+        """Matrix L such that L Lᵀ is the correlation of the estimates.
+
+        Where there is no joint covariance it is the identity, which is conservative (Šidák 1967).
+        """
         if len(gradients) > 1 or gradients[0].shape[1] > MAX_COLUMNS:
-            return None
+            return np.eye(len(sd))
         values, vectors = np.linalg.eigh(self.intervals[0].covariance)
-        *by_coefficient, by_link = gradients[0].T
-        roots = np.column_stack([np.transpose(by_coefficient) @ (vectors * np.sqrt(np.maximum(values, 0.0))), by_link])
-        return np.divide(roots, sd[:, None], out=np.zeros_like(roots), where=sd[:, None] > 0)
+        by_coefficient = gradients[0][:, :-1] @ (vectors * np.sqrt(np.maximum(values, 0.0)))
+        return np.nan_to_num(np.column_stack([by_coefficient, gradients[0][:, -1]]) / sd[:, None], posinf=0.0)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Simultaneous:
-    """Distribution of max |t| over a family of estimates, as for single-step tests (Hothorn, Bretz & Westfall 2008).
+def largest_statistics(loadings: Array, degrees: float) -> Array:
+    """Sorted draws, the same each time, of the largest |t| among estimates (Hothorn, Bretz & Westfall 2008).
 
-    By draws of the joint distribution (``maxima``, sorted); or, if this is not available, as of independent estimates,
-    which is conservative (Šidák 1967).
+    ``loadings`` are those of the standardised estimates on independent variables.
     """
-
-    n: int
-    degrees: float
-    maxima: Array | None
-
-    @staticmethod
-    def of(loadings: Array | None, n: int, degrees: float) -> "Simultaneous":
-        """From the loadings of standardised estimates on independent variables; draws are the same each time."""
-        if loadings is None:
-            return Simultaneous(n, degrees, None)
-        rng, triangle = np.random.default_rng(0), np.linalg.qr(loadings.T)[1]
-        maxima = []
-        for run in _slices(N_MAXIMA, max(triangle.shape)):
-            size = run.stop - run.start
-            t = rng.standard_normal((size, len(triangle))) @ triangle
-            scales = np.sqrt(rng.chisquare(degrees, size) / degrees) if np.isfinite(degrees) else 1.0
-            maxima.append(np.abs(t).max(axis=1) / scales)
-        return Simultaneous(n, degrees, np.sort(np.concatenate(maxima)))
-
-    def quantile(self, level: float) -> float:
-        """Quantile of max |t|."""
-        if self.maxima is not None:
-            return float(np.quantile(self.maxima, level))
-        return float(stdtrit(self.degrees, 0.5 + 0.5 * level ** (1.0 / self.n)))
-
-    def adjusted(self, t: Array, p: Array) -> Array:
-        """Adjusted p-values: P(max |t| ≥ the observed one), between the separate p-value and Bonferroni's."""
-        if self.maxima is None:
-            return -np.expm1(self.n * np.log1p(-p))
-        beyond = 1.0 - np.searchsorted(self.maxima, np.abs(t)) / len(self.maxima)
-        return np.clip(beyond, p, np.minimum(self.n * p, 1.0))
+    rng, triangle, largest = np.random.default_rng(0), np.linalg.qr(loadings.T)[1], []
+    for run in _slices(N_LARGEST, max(triangle.shape)):
+        t = rng.standard_normal((run.stop - run.start, len(triangle))) @ triangle
+        scales = np.sqrt(rng.chisquare(degrees, len(t)) / degrees) if np.isfinite(degrees) else 1.0
+        largest.append(np.abs(t).max(axis=1) / scales)
+    return np.sort(np.concatenate(largest))
 
 
 def _centred_draws(sampled: Sampled) -> Array:

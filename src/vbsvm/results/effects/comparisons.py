@@ -34,18 +34,12 @@ def check_comparison(kind: str, compare: Any, at: Any) -> None:
     """Raise for a kind of contrast or a comparison that does not exist, and for weights that do not sum to 0."""
     if kind not in KINDS:
         raise ValueError(f"contrasts: kind must be one of {', '.join(map(repr, KINDS))}; got {kind!r}.")
-    if not isinstance(compare, Mapping):
-        if compare not in COMPARE:
-            names = ", ".join(map(repr, COMPARE))
-            raise ValueError(
-                f"contrasts: compare must be one of {names}, or weights by name and level; got {compare!r}."
-            )
-        return
-    if at is not None:
+    if not (isinstance(compare, Mapping) and compare) and compare not in COMPARE:
+        names = ", ".join(map(repr, COMPARE))
+        raise ValueError(f"contrasts: compare must be one of {names}, or weights by name and level; got {compare!r}.")
+    if isinstance(compare, Mapping) and at is not None:
         raise ValueError("contrasts: weights name the levels to compare: leave at= out.")
-    if not compare:
-        raise ValueError("contrasts: compare has no weights.")
-    for name, weights in compare.items():
+    for name, weights in compare.items() if isinstance(compare, Mapping) else ():
         _check_weights(name, weights)
 
 
@@ -64,25 +58,18 @@ def _check_weights(name: Any, weights: Any) -> None:
 
 
 def named_levels(variable: str, compare: Mapping[Any, Mapping[Any, float]], levels: Sequence[Any] | None) -> list[Any]:
-    """Levels that custom weights name, in the order of the variable's levels; raise for others."""
+    """Levels that custom weights name, those of a category in its order; raise for others."""
     named = list(dict.fromkeys(level for weights in compare.values() for level in weights))
-    if levels is None:
-        return named
-    for level in named:
-        if level not in levels:
-            raise ValueError(f"contrasts: {variable!r} has no level {level!r}; it has {join_names(list(levels))}.")
-    return [level for level in levels if level in named]
+    unknown = [] if levels is None else [level for level in named if level not in levels]
+    if unknown:
+        raise ValueError(f"contrasts: {variable!r} has no level {unknown[0]!r}; it has {join_names(levels or [])}.")
+    return named if levels is None else [level for level in levels if level in named]
 
 
 def contrasts_of(
     averages: Sequence[AverageEstimate], weights: Mapping[str, Array], kind: str
 ) -> Iterator[tuple[tuple[str], AverageEstimate]]:
     """Yield each contrast of averages with its label: on the plain scale, or that of logarithms."""
-    scaled = [transformed(average, kind) for average in averages]
+    scaled = [{"ratio": one.logs, "odds ratio": one.logits}.get(kind, lambda one=one: one)() for one in averages]
     for name, of_levels in weights.items():
         yield (str(name),), AverageEstimate.weighted_sum(scaled, of_levels)
-
-
-def transformed(average: AverageEstimate, kind: str) -> AverageEstimate:
-    """Averages on the scale on which a kind of contrast is a difference."""
-    return {"difference": lambda: average, "ratio": average.logs, "odds ratio": average.logits}[kind]()
