@@ -189,7 +189,7 @@ def test_a_hinge_fit_with_groups_has_all_of_them():
     fit = Model("y ~ arm + x + (1 | g)", data, likelihood="hinge").fit()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about the calibration of a support vector machine
-        for groups in ("observed", "new"):
+        for groups in ("known", "new"):
             table = fit.contrasts("arm", compare="pairwise", groups=groups, simultaneous=True)
             assert (table["upper"] > table["lower"]).all()
             assert table["p_value"].between(0, 1).all()
@@ -236,7 +236,7 @@ def test_comparisons_that_make_no_sense_are_refused(fit, options, error, said):
         fit.contrasts("arm", **options)
 
 
-def null_coverage(n_sets, n=240):
+def null_coverage(n_sets, n=480):
     """Familywise coverage of all pairs of four equal levels: of simultaneous intervals, and of separate ones."""
     covered = {True: 0, False: 0}
     for seed in range(n_sets):

@@ -273,7 +273,7 @@ def effects(
     at: Any = None,
     data: Any = None,
     weights: Any = None,
-    groups: str = "observed",
+    groups: str = "known",
     level: float = 0.95,
     covariance: str | None = None,
 ) -> "Axes":

@@ -1,8 +1,8 @@
 """Scores of rows under a fitted distribution, new groups and missing inputs included, and what they say of classes.
 
 New groups are treated in three places. That they add nothing to the mean of a score is in ``Grouping.factor``
-(``sources/rows.py``), what they add to its variance is here, and whether they are refused (``new_groups``) is
-decided in ``results/fit_predictions.py``.
+(``sources/rows.py``), what they add to its variance is here, and whether they are refused (``groups="error"``)
+is decided in ``results/fit_predictions.py``.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -17,13 +17,14 @@ from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.cached import cached_property
 from vbsvm.base.printing import ReliabilityWarning, warn_user
 from vbsvm.base.settings import check_level
-from vbsvm.design.columns import UNSEEN, Encoded
+from vbsvm.design.columns import Encoded
 from vbsvm.results import tables
 from vbsvm.results.covariance import covariance as covariance_of
 from vbsvm.results.effects.averages import LOGITS, LOGS, PLAIN, AverageEstimate, Link, Models, Scale, weights_in_groups
 from vbsvm.results.effects.check import CHECKED, NOT_CHECKED, KnownRows
 from vbsvm.results.effects.comparisons import check_comparison, contrast_weights, contrasts_of, named_levels
 from vbsvm.results.effects.rows import EffectRows, GivenRows, check_input, grid, groups_of, known_numbers, names_of
+from vbsvm.results.fit_predictions import KNOWN, check_groups, warn_of_lacking_groups, with_groups
 from vbsvm.results.notes import noted
 from vbsvm.results.posterior import Sampled
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from vbsvm.results.fit import Fit
 
-GROUPS = ("observed", "new")
 SD = "sd"
 # The step of a slope, in standard deviations of the input.
 STEP = 1e-4
@@ -51,6 +51,7 @@ class Subject:
     data: Any
     learn_known: Callable[[], KnownRows | None]
     level: float = 0.95  # of intervals
+    groups: str = KNOWN
 
     @cached_property
     def known(self) -> KnownRows | None:
@@ -74,12 +75,9 @@ class Subject:
             return {"check": NOT_CHECKED}
         return {"check": CHECKED} if caution is None else {"caution": caution}
 
-    def encoded(self, changes: Mapping[str, Any], groups: str) -> Encoded:
-        """Encode the rows with inputs set; with ``groups="new"`` all groups are unseen ones."""
-        encoded = self.rows.encoded(changes)
-        if groups == "observed":
-            return encoded
-        return replace(encoded, levels=tuple(np.full_like(levels, UNSEEN) for levels in encoded.levels))
+    def encoded(self, changes: Mapping[str, Any]) -> Encoded:
+        """Encode the rows with inputs set."""
+        return with_groups(self.models.fits[0], self.rows.encoded(changes), self.groups)
 
     def table(
         self,
@@ -179,7 +177,7 @@ class AverageEffects(ABC):
         at: Any = None,
         data: Any = None,
         weights: str | ArrayLike | None = None,
-        groups: str = "observed",
+        groups: str = KNOWN,
         level: float = 0.95,
         covariance: str | None = None,
     ) -> Any:
@@ -199,9 +197,10 @@ class AverageEffects(ABC):
             The rows to average over. None means those of the fit, as long as it holds them; a loaded fit does not.
         weights : str or array-like, default None
             Weights of ``data``: a column, or a number for each row. Those of the fit are its own.
-        groups : {"observed", "new"}, default "observed"
-            In a model with groups: rows keep the effects of their groups, or have those of a new group, averaged over
-            what these may be.
+        groups : {"known", "new", "error"}, default "known"
+            In a model with groups: observations keep the random effects of their groups, unseen ones having those of a
+            new group; or all are of new groups, averaged over the distribution of random effects; or unseen groups are
+            refused.
         level : float, default 0.95
             Level of the intervals, which are symmetric on the scale of log odds.
         covariance : str, default None
@@ -228,7 +227,7 @@ class AverageEffects(ABC):
         by: str | Sequence[str] | None,
         *,
         at: Any = None,
-        groups: str = "observed",
+        groups: str = KNOWN,
         level: float = 0.95,
         **rest: Any,
     ) -> "tuple[Subject, pd.DataFrame]":
@@ -241,7 +240,7 @@ class AverageEffects(ABC):
         grids = [grid("effects", rows, name, values_by_name.get(name)) for name in names]
         row_groups = _RowGroups.of("effects", rows, by, names)
         cells = list(product(*grids))
-        averages = _averages(subject, names, cells, row_groups, groups)
+        averages = _averages(subject, names, cells, row_groups)
         table = subject.table(
             "effects", names, row_groups, ((values, one.logits()) for values, one in averages), LOGITS
         )
@@ -261,7 +260,7 @@ class AverageEffects(ABC):
         at: Any = None,
         data: Any = None,
         weights: str | ArrayLike | None = None,
-        groups: str = "observed",
+        groups: str = KNOWN,
         level: float = 0.95,
         covariance: str | None = None,
     ) -> Any:
@@ -294,14 +293,14 @@ class AverageEffects(ABC):
         row_groups = _RowGroups.of("contrasts", rows, by, [variable])
         if at is None and rows.levels(variable) is None and compare == "reference":
             row_groups = row_groups.without_missing(rows, variable)
-            cells = _with_step(subject, variable, row_groups, groups, step, kind)
+            cells = _with_step(subject, variable, row_groups, step, kind)
         else:
             named = isinstance(compare, Mapping)
             values = named_levels(variable, compare, rows.levels(variable)) if named else None
             values = grid("contrasts", rows, variable, values if named else at)
             if len(values) < 2:
                 raise ValueError(f"contrasts: two values of {variable!r} are needed to compare; there is {values}.")
-            averages = _averages(subject, [variable], [(value,) for value in values], row_groups, groups)
+            averages = _averages(subject, [variable], [(value,) for value in values], row_groups)
             cells = contrasts_of([one for _, one in averages], contrast_weights(compare, values, kind), kind)
         scale = PLAIN if kind == "difference" else LOGS
         table = subject.table("contrasts", [variable], row_groups, cells, scale, simultaneous=simultaneous)
@@ -314,7 +313,7 @@ class AverageEffects(ABC):
         *,
         data: Any = None,
         weights: str | ArrayLike | None = None,
-        groups: str = "observed",
+        groups: str = KNOWN,
         level: float = 0.95,
         covariance: str | None = None,
     ) -> Any:
@@ -333,7 +332,7 @@ class AverageEffects(ABC):
             step = min(step, 0.5 * float(values.min()))
         x = _numbers(subject.rows, variable)
         up, down = (
-            subject.models.average(subject.encoded({variable: x + way * step}, groups), row_groups.weights / (2 * step))
+            subject.models.average(subject.encoded({variable: x + way * step}), row_groups.weights / (2 * step))
             for way in (1.0, -1.0)
         )
         cells = [(("slope",), AverageEstimate.weighted_sum([up, down], np.array([1.0, -1.0])))]
@@ -343,11 +342,12 @@ class AverageEffects(ABC):
         self, what: str, groups: str, level: float, data: Any = None, weights: Any = None, covariance: str | None = None
     ) -> Subject:
         check_level(what, level)
-        if groups not in GROUPS:
-            raise ValueError(f"{what}: groups must be 'observed' or 'new'; got {groups!r}.")
         if data is None and weights is not None:
             raise ValueError(f"{what}: weights belong to data=…; the rows of the fit have their own.")
-        return replace(self._effects_subject(data, weights, covariance), level=level)
+        groups, subject = check_groups(what, groups), self._effects_subject(data, weights, covariance)
+        if groups == KNOWN and data is not None:
+            warn_of_lacking_groups(subject.models.fits[0], data)
+        return replace(subject, level=level, groups=groups)
 
 
 @final
@@ -401,16 +401,16 @@ _Cell = tuple[tuple[Any, ...], AverageEstimate]
 
 
 def _averages(
-    subject: Subject, names: Sequence[str], cells: Sequence[tuple[Any, ...]], row_groups: _RowGroups, groups: str
+    subject: Subject, names: Sequence[str], cells: Sequence[tuple[Any, ...]], row_groups: _RowGroups
 ) -> Iterator[_Cell]:
     """Yield each combination of values with its averages."""
     for values in cells:
-        encoded = subject.encoded(dict(zip(names, values, strict=True)), groups)
+        encoded = subject.encoded(dict(zip(names, values, strict=True)))
         yield values, subject.models.average(encoded, row_groups.weights)
 
 
 def _with_step(
-    subject: Subject, variable: str, row_groups: _RowGroups, groups: str, step: float | str, kind: str
+    subject: Subject, variable: str, row_groups: _RowGroups, step: float | str, kind: str
 ) -> Iterator[_Cell]:
     """The contrast of the averages with and without a step added to a numeric variable."""
     values = known_numbers("contrasts", subject.rows, variable)
@@ -419,8 +419,7 @@ def _with_step(
         raise ValueError(f"contrasts: step must be a number other than 0, or 'sd'; got {step!r} for {variable!r}.")
     x = _numbers(subject.rows, variable)
     averages = [
-        subject.models.average(subject.encoded({variable: x + way * size}, groups), row_groups.weights)
-        for way in (1, 0)
+        subject.models.average(subject.encoded({variable: x + way * size}), row_groups.weights) for way in (1, 0)
     ]
     return contrasts_of(averages, {f"{size:+.4g}": np.array([1.0, -1.0])}, kind)
 
