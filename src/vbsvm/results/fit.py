@@ -18,7 +18,7 @@ from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.loop import OptimizeResult, Status
 from vbsvm.missing.imputation import MissingPatterns, Population, mean_and_covariance, with_index
 from vbsvm.model.spec import Spec
-from vbsvm.results import arviz, display, imputation, prediction, tables, variance_components
+from vbsvm.results import arviz, display, imputation, prediction, tables, variance_components, variance_partition
 from vbsvm.results import covariance as covariances
 from vbsvm.results import fit_predictions as predictions
 from vbsvm.results.adapted import adapted
@@ -430,6 +430,25 @@ class Fit(AverageEffects, Predictor):
         table = tables.components(self, level)
         variance_components.warn_of_narrow(table)
         return table
+
+    def icc(self, level: float = 0.95, data: Any = None) -> "pd.DataFrame":
+        """Intraclass correlation of each grouping factor of a logistic model, on the latent scale, with its interval.
+
+        It is σ² / (Σ σ² + π²/3): the correlation of two observations of one level of this factor, and of no other. With
+        random slopes σ² is a mean over observations (Johnson 2014): those of ``data``, or of the fit.
+        """
+        check_level("icc", level)
+        variance_components.warn_of_narrow(tables.components(self, level))
+        return variance_partition.icc(self, level, data)
+
+    def r2(self, data: Any = None) -> "pd.DataFrame":
+        """Marginal and conditional R² of a logistic model (Nakagawa & Schielzeth 2013), on the latent scale.
+
+        The proportions of the variance that fixed effects explain, and fixed and random effects together; the residual
+        variance is π²/3. Averages are over the observations of ``data``, or of the fit. ``attrs["variances"]`` has the
+        parts.
+        """
+        return variance_partition.r2(self, data)
 
     @overload
     def impute(self, data: Any) -> "tuple[pd.DataFrame, pd.DataFrame]": ...

@@ -110,6 +110,18 @@ def design_blocks(fit: "Fit", encoded: Encoded) -> Iterator[tuple[NDArray[np.int
         yield block.where, _completed(fit, block)[0].as_array
 
 
+def moment_sums(fit: "Fit", encoded: Encoded, weights: Array) -> tuple[Array, Array]:
+    """Weighted sums of c and of c cᵀ over the rows c of the design, missing inputs at their expected values."""
+    n = fit.plan.recipe.n_columns
+    first, second = np.zeros(n), np.zeros((n, n))
+    for block in _blocks_of(fit, encoded):
+        incomplete = _completed(fit, block)[1]
+        design, w = block.design if incomplete is None else incomplete.design, weights[block.where]
+        first += w @ design
+        second += design.T @ (w[:, None] * design)
+    return first, second
+
+
 def _completed(fit: "Fit", block: "_Block") -> tuple[Any, IncompleteRows | None]:
     """Rows with missing inputs imputed by expected values, and the incomplete rows, or None if complete."""
     rows = block.rows
@@ -262,19 +274,28 @@ def table(mean: Array, sd: Array) -> "pd.DataFrame":
 
 
 def prior_covariances(plan: Plan, spec: Spec, state: State, k: int) -> Array:
-    """Equally likely prior covariances of a new level of the k-th factor; 0 between effects of different terms.
+    """Equally likely prior covariances of a new level of the k-th factor.
 
     Quantiles of the terms' variances are paired by a lattice, so that they vary independently.
     """
+    n = len(MIDPOINTS)
+    orders = [np.arange(n) * LATTICE[j % len(LATTICE)] % n for j in range(len(spec.blocks))]
+    values = [scale.values_at(MIDPOINTS[order]) for order, scale in zip(orders, state.scales, strict=True)]
+    return level_covariances(plan, spec, values, k)
+
+
+def level_covariances(plan: Plan, spec: Spec, values: Sequence[Array], k: int) -> Array:
+    """Covariances of the effects of a level of the k-th factor, from values of each block's variance or covariance.
+
+    They are 0 between effects of different terms.
+    """
     begin, q = plan.first_effects()[k], len(plan.factors[k].slopes)
-    covariances, n = np.zeros((len(MIDPOINTS), q, q)), len(MIDPOINTS)
-    for j, (block, scale) in enumerate(zip(spec.blocks, state.scales, strict=True)):
+    covariances = np.zeros((len(values[0]), q, q))
+    for block, of_block in zip(spec.blocks, values, strict=True):
         effects = [columns.start - begin for columns in block.columns if 0 <= columns.start - begin < q]
         if effects:
-            order = np.arange(n) * LATTICE[j % len(LATTICE)] % n
-            values = scale.values_at(MIDPOINTS[order])
-            values = values if values.shape[1] > 1 else values * np.eye(len(effects))
-            covariances[:, np.array(effects)[:, None], effects] = values
+            of_block = of_block if of_block.shape[1] > 1 else of_block * np.eye(len(effects))
+            covariances[:, np.array(effects)[:, None], effects] = of_block
     return covariances
 
 
