@@ -28,6 +28,7 @@ from vbsvm.design.values import did_you_mean, join_names
 from vbsvm.missing.categories import FixedLevels, LevelDistributions
 from vbsvm.missing.imputation import with_index
 from vbsvm.missing.model import MissingModel
+from vbsvm.model.spec import State
 from vbsvm.results import prediction, tables
 from vbsvm.results.comparison.leave_one_out import leave_one_out
 from vbsvm.results.comparison.models import LeftOutPredictions
@@ -157,6 +158,12 @@ def _average(fit: "Fit", scores: Scores, encoded: Encoded) -> Scores:
 
 def _log_odds(fit: "Fit", encoded: Encoded) -> Array:
     return prediction.log_odds([odds_scores(fit, encoded)], [fit._link])
+
+
+def probabilities_at(fit: "Fit", encoded: Encoded, state: State) -> Array:
+    """Probability of the second class of each row at a state, such as one with drawn coefficients."""
+    scores = _average(fit, prediction.score_moments(fit, encoded, state), encoded)
+    return prediction.probabilities(prediction.log_odds([scores], [fit._link]))[:, 1]
 
 
 # By method: the name of a series of results, and the result for rows.
