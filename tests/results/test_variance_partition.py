@@ -125,7 +125,7 @@ def test_what_it_does_not_exist_for(tmp_path):
     data = grouped(5)
     hinge = Model("y ~ x + (1 | g)", data, likelihood="hinge").fit()
     for ask in (hinge.icc, hinge.r2):
-        with pytest.raises(ValueError, match="the hinge loss have no residual variance"):
+        with pytest.raises(ValueError, match="the hinge loss has no residual variance"):
             ask()
     plain = Model("y ~ x", data).fit()
     with pytest.raises(ValueError, match="no grouping factor"):

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.printing import warn_user
 from vbsvm.base.settings import check_count, check_level
-from vbsvm.model.interfaces import PointDistribution, SampledCoefficients
-from vbsvm.model.layouts.drawn import DrawnGaussian
+from vbsvm.design.columns import Encoded
 from vbsvm.plots import style
 from vbsvm.plots.predictions import scores
 from vbsvm.results.covariance import score_posterior
@@ -18,7 +17,6 @@ from vbsvm.results.fit import Fit
 from vbsvm.results.fit_predictions import observed_classes, probabilities_at
 
 if TYPE_CHECKING:
-    from vbsvm.design.columns import Encoded
     from vbsvm.plots.style import Axes, Canvas
 
 MAX_BARS = 30
@@ -27,19 +25,18 @@ MAX_BARS = 30
 def predictive(
     fit: Any,
     by: Any = None,
-    y: Any = None,
+    *earlier: Any,
     ax: "Canvas" = None,
-    *,
     data: Any = None,
     n_draws: int = 400,
     level: float = 0.95,
-    X: Any = None,
-    class_: Any = None,
+    **settings: Any,
 ) -> "Axes":
     """Posterior predictive check: proportions of the modelled class in replicated data and in the data observed.
 
     Replicated data have the same observations, coefficients and random effects drawn from the posterior, and classes
     drawn with the probabilities that follow; variance components are fixed, and in an SVM the link to probabilities.
+    With a table in place of ``by``, or labels, it is ``plots.scores``, whose name it had before.
 
     Parameters
     ----------
@@ -54,12 +51,11 @@ def predictive(
         Observations with their outcome; None means those of the fit.
     n_draws, level : int, default 400; float, default 0.95
         Number of replicated data sets, and level of the intervals.
-    y, X, class_
-        Earlier arguments: with these, and with a table in place of ``by``, it is ``plots.scores``.
     """
-    if not (by is None or isinstance(by, str)) or any(one is not None for one in (y, X, class_)):
+    if earlier or settings or not (by is None or isinstance(by, str)):
         warn_user("plots.predictive(fit, X, y) is now plots.scores(fit, X, y); the old form will go.", FutureWarning)
-        return scores(fit, by if X is None else X, y, ax, class_=class_)
+        shown: Any = (fit, *([] if by is None else [by]), *earlier)
+        return scores(*shown, **settings | ({} if ax is None else {"ax": ax}))
     check_count("predictive", n_draws=n_draws)
     check_level("predictive", level)
     if not isinstance(fit, Fit) or fit.reader is None:
@@ -71,38 +67,31 @@ def predictive(
     replicated = replicate(fit, rows.encoded({}), codes, weights, n_draws)
     observed = np.bincount(codes, weights * positive) / np.bincount(codes, weights)
     ax = style.axes(ax, 2.8 if by is None else 1.0 + min(0.16 * len(names), 5.0))
-    label = style.wrapped([f"proportion of {fit.classes[1]}"], style.LINE)[0][0]
     if by is None:
-        share = float((replicated[:, 0] >= observed[0]).mean())
         ax.hist(replicated[:, 0], min(MAX_BARS, len(np.unique(replicated))), color=style.SKY, label="replicated data")
         ax.axvline(observed[0], color=style.VERMILION, linewidth=1.6, label="observed")
-        ax.set(xlabel=f"{label}\n{100 * share:.0f} % of the data sets: observed, or more", ylabel="data sets")
         ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=2, handlelength=1.2)
+        share, unit = float((replicated[:, 0] >= observed[0]).mean()), "data sets"
+        note = f"{100 * share:.0f} % of the data sets: observed, or more"
     else:
         _draw_levels(ax, names, observed, np.quantile(replicated, [0.5 - 0.5 * level, 0.5, 0.5 + 0.5 * level], axis=0))
-        shown = f"{100 * level:g} % predictive interval, and observed"
-        ax.set(xlabel=f"{label}\n{shown}", ylabel=style.wrapped([by], style.NAME)[0][0])
+        note, unit = f"{100 * level:g} % predictive interval, and observed", style.wrapped([by])[0][0]
+    label = style.wrapped([f"proportion of {fit.classes[1]}"], style.LINE)[0][0]
+    ax.set(xlabel=f"{label}\n{note}", ylabel=unit)
     return style.finish(ax, f"Replicated and observed proportions of {fit.classes[1]}.")
 
 
-def replicate(fit: Fit, encoded: "Encoded", codes: NDArray[np.intp], weights: Array, n_draws: int) -> Array:
+def replicate(fit: Fit, encoded: Encoded, codes: NDArray[np.intp], weights: Array, n_draws: int) -> Array:
     """Proportions of the second class by group of observations in replicated data, data sets × groups.
 
     An observation of a whole weight k counts as k observations.
     """
-    state, rng = score_posterior(fit).state, np.random.default_rng(0)
+    state, rng, sums = score_posterior(fit).state, np.random.default_rng(0), []
     distribution: Any = state.coefficients
     whole = bool((weights == np.rint(weights)).all())
     counts, each = (weights.astype(np.intp), 1.0) if whole else (np.ones(len(weights), np.intp), weights)
-    sums = []
     for _ in range(n_draws):
-        if isinstance(distribution, SampledCoefficients):
-            drawn = PointDistribution(distribution.draws[rng.integers(len(distribution.draws))])
-        elif isinstance(distribution, DrawnGaussian):
-            drawn = PointDistribution(distribution.mean + distribution.draws[rng.integers(len(distribution.draws))])
-        else:
-            drawn = distribution.draw(rng)
-        chances = probabilities_at(fit, encoded, state.with_coefficients(drawn))
+        chances = probabilities_at(fit, encoded, state.with_coefficients(distribution.draw(rng)))
         sums.append(np.bincount(codes, each * rng.binomial(counts, chances)))
     return np.array(sums) / np.bincount(codes, weights)
 
@@ -113,8 +102,7 @@ def _levels(rows: FormulaRows, by: str) -> tuple[list[Any], NDArray[np.intp]]:
 
     column = rows.column(by)
     codes, levels = pd.factorize(column, sort=True)
-    groups = {name for factor in rows.reader.plan.factors for name in factor.columns}
-    if by not in groups and column.dtype.kind == "f" and len(levels) > MAX_DISCRETE:
+    if by in rows.reader.parts.inputs and column.dtype.kind == "f" and len(levels) > MAX_DISCRETE:
         raise ValueError(f"predictive: {by!r} has {len(levels)} values: cut it into ranges first, as another column.")
     if (codes < 0).any():
         raise ValueError(f"predictive: {by!r} is missing in {(codes < 0).sum()} observations.")

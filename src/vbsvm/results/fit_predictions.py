@@ -295,13 +295,13 @@ def summed_slopes(fit: "Fit", encoded: Encoded, of_rows: Array) -> Array:
     return total
 
 
-def design_moments(fit: "Fit", data: Any) -> tuple[Array, Array]:
-    """Means of c and of c cᵀ over the rows c of the design, of the data or of the fit's own rows."""
+def second_moment(fit: "Fit", data: Any) -> Array:
+    """Mean of c cᵀ over the rows c of the design, of the data or of the fit's own rows."""
     rows = fit._effects_subject(data, None, None).rows
     encoded, weights = rows.encoded({}), rows.weights / rows.weights.sum()
     if encoded.candidates is not None:
         weights = _candidate_shares(fit, encoded.candidates, encoded) * weights[encoded.candidates.row]
-    return prediction.moment_sums(fit, encoded, weights)
+    return prediction.weighted_gram(fit, encoded, weights)
 
 
 def score_changes(fit: "Fit", encoded: Encoded, changes: Array) -> Array:

@@ -110,16 +110,14 @@ def design_blocks(fit: "Fit", encoded: Encoded) -> Iterator[tuple[NDArray[np.int
         yield block.where, _completed(fit, block)[0].as_array
 
 
-def moment_sums(fit: "Fit", encoded: Encoded, weights: Array) -> tuple[Array, Array]:
-    """Weighted sums of c and of c cᵀ over the rows c of the design, missing inputs at their expected values."""
-    n = fit.plan.recipe.n_columns
-    first, second = np.zeros(n), np.zeros((n, n))
+def weighted_gram(fit: "Fit", encoded: Encoded, weights: Array) -> Array:
+    """Weighted sum of c cᵀ over the rows c of the design, missing inputs at their expected values."""
+    total = np.zeros((fit.plan.recipe.n_columns,) * 2)
     for block in _blocks_of(fit, encoded):
         incomplete = _completed(fit, block)[1]
-        design, w = block.design if incomplete is None else incomplete.design, weights[block.where]
-        first += w @ design
-        second += design.T @ (w[:, None] * design)
-    return first, second
+        design = block.design if incomplete is None else incomplete.design
+        total += design.T @ (weights[block.where, None] * design)
+    return total
 
 
 def _completed(fit: "Fit", block: "_Block") -> tuple[Any, IncompleteRows | None]:
