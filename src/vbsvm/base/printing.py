@@ -35,6 +35,7 @@ HEADINGS = {
     "std_error": "std. error",
     "std_dev": "std. dev.",
     "p_positive": "P(> 0)",
+    "p_value": "p-value",
     "odds_ratio": "odds ratio",
     "missing_information": "FMI",
     "degrees": "df",

@@ -182,7 +182,7 @@ def _scores(rows: Predicted, key: str) -> Picture:
         f"{key}-scores",
         f"Distributions of the scores {source}of {rows.classes[0]} and {rows.classes[1]}.",
         f"Scores {source}by class: right of 0 rows are called {rows.classes[1]}.",
-        lambda ax: figures.predictive(rows, ax=ax),
+        lambda ax: figures.scores(rows, ax=ax),
     )
 
 
