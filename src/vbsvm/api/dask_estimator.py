@@ -14,6 +14,7 @@ from vbsvm.api.estimator import LEARNED, Classifier
 from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.svc import VBSVC, VBLogistic
 from vbsvm.api.task import Task
+from vbsvm.base import guesses
 from vbsvm.base.arrays import Array
 from vbsvm.design.frames import is_collection
 from vbsvm.results.fit_predictions import PartitionMethod
@@ -125,6 +126,7 @@ class DaskClassifier(ClassifierMixin, Estimator):
 
 
 @final
+@guesses.explain(__init__=guesses.SETTINGS)
 @dataclass(eq=False, repr=False, kw_only=True)
 class DaskVBSVC(DaskClassifier):
     """``VBSVC`` for dask arrays and data frames: rows stay in the workers of a cluster, which send sums.
@@ -155,6 +157,7 @@ class DaskVBSVC(DaskClassifier):
 
 
 @final
+@guesses.explain(__init__=guesses.SETTINGS)
 @dataclass(eq=False, repr=False, kw_only=True)
 class DaskVBLogistic(DaskClassifier):
     """``VBLogistic`` for dask arrays and data frames: see ``DaskVBSVC``.

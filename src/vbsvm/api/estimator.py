@@ -23,6 +23,7 @@ from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.fit_warnings import Remark
 from vbsvm.api.sklearn_support import InputSelection, linear_classifier
 from vbsvm.api.task import Task
+from vbsvm.base import guesses
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import check_flag
 from vbsvm.design.columns import Encoded
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 LEARNED = ("classes_", "n_features_in_", "feature_names_in_", "levels_")
 
 
+@guesses.explain(summary=guesses.SUMMARY, predict=guesses.PREDICTION)
 @dataclass(eq=False, repr=False, kw_only=True)
 class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit_predictions.Predictor):
     """What ``VBSVC`` and ``VBLogistic`` have in common: everything but the likelihood."""

@@ -13,6 +13,7 @@ from vbsvm.api import likelihood_power, priors
 from vbsvm.api.data.partitions import EncodedData
 from vbsvm.api.fit_warnings import Remark, fit_tasks
 from vbsvm.api.task import Task, build_tasks, read_imputation, read_inference
+from vbsvm.base import guesses
 from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.printing import warn_user
 from vbsvm.base.settings import check_flag
@@ -37,6 +38,7 @@ def _per_model(name: str, doc: str) -> Any:
     return property(lambda estimator: np.array([getattr(fit, name) for fit in estimator._fits]), doc=doc)
 
 
+@guesses.explain(guesses.ESTIMATOR)
 @dataclass(eq=False, repr=False)
 class Estimator(BaseEstimator):
     """Parameters, documented by each estimator, and a fit that replaces the one before when it is complete.
@@ -60,7 +62,7 @@ class Estimator(BaseEstimator):
 
     def __dir__(self) -> list[str]:
         """Names for tab completion: what users look for."""
-        return sorted({*super().__dir__()} - _INTERNAL)
+        return sorted({*super().__dir__()} - _INTERNAL - {*guesses.ESTIMATOR})
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``prior__rate=…`` or ``inference__tol=…`` replaces the frozen object by a changed one."""
@@ -74,9 +76,10 @@ class Estimator(BaseEstimator):
             elif name in known:
                 whole[name] = value
             else:
+                hint = f" Of {name}: {guesses.SETTINGS[name]}." if name in guesses.SETTINGS else ""
                 raise ValueError(
                     f"Invalid parameter {name!r} for {type(self).__name__}: it has {list(known)}, and those of "
-                    "prior, inference and imputation, such as 'prior__rate'."
+                    f"prior, inference and imputation, such as 'prior__rate'.{hint}"
                 )
         changed = type(self)(**(known | whole))
         for owner, changes in nested.items():

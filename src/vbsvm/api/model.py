@@ -16,6 +16,7 @@ from vbsvm.api.data.partitions import MemoryPartitions, Partitions
 from vbsvm.api.fit_warnings import fit_tasks
 from vbsvm.api.priors import keys
 from vbsvm.api.task import build_tasks, read_imputation, read_inference, read_likelihood
+from vbsvm.base import guesses
 from vbsvm.base.printing import visible, warn_user
 from vbsvm.base.settings import check_flag
 from vbsvm.design import frames
@@ -39,6 +40,7 @@ MAX_EFFECT = 300.0
 
 
 @final
+@guesses.explain(guesses.MODEL, __init__=guesses.MODEL_SETTINGS, fit=guesses.SETTINGS)
 class Model:
     """Logistic regression or a support vector machine by a formula, with random effects and splines; nothing to tune.
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from vbsvm.api import validation
 from vbsvm.api.estimator import LEARNED, Classifier
+from vbsvm.base import guesses
 from vbsvm.base.arrays import Array
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.likelihoods.hinge import HINGE
@@ -24,6 +25,7 @@ C = TypeVar("C", bound=Classifier)
 
 
 @final
+@guesses.explain(__init__=guesses.SETTINGS)
 @dataclass(eq=False, repr=False, kw_only=True)
 class VBSVC(Classifier):
     """Linear support vector classifier that infers its own penalty.
@@ -138,6 +140,7 @@ class VBSVC(Classifier):
 
 
 @final
+@guesses.explain(__init__=guesses.SETTINGS)
 @dataclass(eq=False, repr=False, kw_only=True)
 class VBLogistic(Classifier):
     """Logistic regression that infers its own penalty.
