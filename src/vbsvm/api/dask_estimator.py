@@ -140,7 +140,7 @@ class DaskVBSVC(DaskClassifier):
     ----------
     client : distributed.Client, default None
         The cluster; None is the client that was made last. Pickles and copies of the estimator do not hold it.
-    prior, inference, imputation, group, standardize, fit_intercept, class_weight, random_state, likelihood_power
+    prior, inference, imputation, group, standardize, fit_intercept, class_weight, random_state, …
         As in ``VBSVC``.
 
     Attributes
@@ -166,7 +166,7 @@ class DaskVBLogistic(DaskClassifier):
     ----------
     client : distributed.Client, default None
         The cluster; None is the client that was made last. Pickles and copies of the estimator do not hold it.
-    prior, inference, imputation, group, standardize, fit_intercept, class_weight, random_state
+    prior, inference, imputation, group, standardize, fit_intercept, class_weight, random_state, verbose
         As in ``VBLogistic``.
 
     Attributes

@@ -15,7 +15,7 @@ from vbsvm.api.fit_warnings import Remark, fit_tasks
 from vbsvm.api.task import Task, build_tasks, read_imputation, read_inference
 from vbsvm.base import guesses
 from vbsvm.base.arrays import Array, single_threaded_blas
-from vbsvm.base.printing import warn_user
+from vbsvm.base.printing import progress, warn_user
 from vbsvm.base.settings import check_flag
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
@@ -59,6 +59,7 @@ class Estimator(BaseEstimator):
     fit_intercept: bool = True
     class_weight: dict[Any, float] | str | None = None
     random_state: Any = None
+    verbose: int | None = None
 
     def __dir__(self) -> list[str]:
         """Names for tab completion: what users look for."""
@@ -138,7 +139,7 @@ class Estimator(BaseEstimator):
         """Store the fits of a function and issue its warnings; on failure the estimator is restored."""
         before = dict(vars(self))
         try:
-            with single_threaded_blas():
+            with progress(self.verbose), single_threaded_blas():
                 fits, remarks = fit()
         except BaseException:
             vars(self).clear()

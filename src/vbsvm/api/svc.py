@@ -58,6 +58,8 @@ class VBSVC(Classifier):
         "balanced" gives all classes the same total weight.
     random_state : int, RandomState or None, default None
         Seed of ``Gibbs``; an integer gives the same draws every time, whatever the number of processes.
+    verbose : bool or int, default None
+        Whether to show the progress of fits on stderr. None is in terminals and notebooks, once a fit takes seconds.
     warm_start : bool, default False
         Begin ``fit`` where the last one ended: the same result, up to the tolerance, in fewer passes where rows have
         been added or changed a little. It is for variational fits to complete tables, without gates and groups; others
@@ -173,6 +175,8 @@ class VBLogistic(Classifier):
         classes; probabilities are still those of the population of ``sample_weight``.
     random_state : int, RandomState or None, default None
         Seed of ``Gibbs``; an integer gives the same draws every time, whatever the number of processes.
+    verbose : bool or int, default None
+        Whether to show the progress of fits on stderr. None is in terminals and notebooks, once a fit takes seconds.
     warm_start : bool, default False
         Begin ``fit`` where the last one ended.
     categories : {None, "one-hot"}, default None

@@ -8,7 +8,6 @@ import numpy as np
 
 from vbsvm.api.data.partitions import EncodedData, Encoder, LabelledData, Partition, Partitions, Reader
 from vbsvm.api.data.table_reader import RawTable
-from vbsvm.base.printing import SharedLine
 from vbsvm.base.settings import log
 from vbsvm.design.values import did_you_mean, join_names
 from vbsvm.sources.files import FLOAT32, Files, FileTable
@@ -118,7 +117,7 @@ class FilePartitions(Partitions):
             rows = cache.load(verify=False)
         if rows is None:
             raise OSError(f"The encoded rows were removed from {cache.root} while they were written: fit again.")
-        rows.pages.line = SharedLine() if files.progress else None
+        rows.pages.verbose = files.progress
         encoder, learned = reader.encoder(rows.learned["learned"]), rows.learned["columns"]
         return EncodedData(encoder, LabelledData.from_arrays(dict(rows.arrays)), learned, rows.pages)
 
