@@ -240,7 +240,9 @@ class Estimator(BaseEstimator):
         """Tables of the models one below the other."""
         import pandas as pd
 
-        joined = pd.concat(frames, keys=self.classes_, names=["class", frames[0].index.name])
+        from vbsvm.results.summary_table import SummaryTable
+
+        joined = SummaryTable(pd.concat(frames, keys=self.classes_, names=["class", frames[0].index.name]))
         notes = [frame.attrs["note"] for frame in frames]  # common to all classes, or by class if they differ
         by_class = [f"Class {label!s}: {note}" for label, note in zip(self.classes_, notes, strict=True)]
         joined.attrs = frames[0].attrs | {"note": notes[0] if len(set(notes)) == 1 else " ".join(by_class)}

@@ -1,4 +1,4 @@
-"""Formatting of numbers and tables as text of 80 columns and as HTML; warnings to users; and progress on stderr."""
+"""Formatting of numbers and tables as text and as HTML; warnings to users; and progress on stderr."""
 
 import math
 import re
@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from html import escape
 from importlib.util import find_spec
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, TypeVar, final
 
 from vbsvm.base.cached import new_lock
@@ -171,9 +172,14 @@ def _printed(frame: "pd.DataFrame") -> list[list[str]]:
     return list(columns.values())
 
 
-def table(frame: "pd.DataFrame", width: int = WIDTH) -> str:
+def text_width() -> int:
+    """Width of printed text: that of the terminal, from 40 to 100 columns, and 80 where there is none."""
+    return min(max(get_terminal_size((WIDTH, 24)).columns, 40), 100)
+
+
+def table(frame: "pd.DataFrame", width: int | None = None) -> str:
     """A table as text of at most ``width`` columns: long names are shortened, surplus columns go below."""
-    columns, levels = _printed(frame), _levels(frame)
+    columns, levels, width = _printed(frame), _levels(frame), width or text_width()
     room = width - sum(min(_widest(level), SHORT_NAMES) for level in levels) - GAP * (len(levels) - 1)
     return "\n\n".join(_joined(levels, part, width) for part in _parts(columns, room))
 
@@ -247,9 +253,9 @@ def _widest(column: list[str]) -> int:
     return max(map(len, column))
 
 
-def wrap_text(text: str, width: int = WIDTH) -> str:
+def wrap_text(text: str, width: int | None = None) -> str:
     """Text wrapped to this width; words are not broken."""
-    lines = map(visible, text.splitlines())
+    lines, width = map(visible, text.splitlines()), width or text_width()
     parts = (textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) for line in lines)
     return "\n".join("\n".join(part) for part in parts)
 
