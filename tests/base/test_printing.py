@@ -177,7 +177,7 @@ def test_a_page_of_very_many_coefficients_says_how_many_are_shown():
     assert f"Coefficients: {said}" in fit._repr_html_()
     for text in (str(fit), repr(fit.summary())):
         assert " ".join(text.split()).count(said) == 1
-        assert len({line.split()[0] for line in text.splitlines() if line.startswith(("x", "(Intercept"))}) == 20
+        assert len({line.split()[0] for line in text.splitlines() if line.startswith(("x", "(intercept)"))}) == 20
         assert "\nx0 " in text
         assert max(map(len, text.splitlines())) <= 80
     assert len(fit.summary()) == 301

@@ -49,6 +49,7 @@ class Estimator(BaseEstimator):
     likelihood: ClassVar[Likelihood]
     fit_: tuple[Fit, ...] = field(init=False)
     classes_: NDArray[Any] = field(init=False)
+    levels_: dict[Any, NDArray[Any]] = field(init=False)
 
     prior: Prior | str | None = None
     inference: Variational | Gibbs | str | None = None
@@ -60,6 +61,7 @@ class Estimator(BaseEstimator):
     class_weight: dict[Any, float] | str | None = None
     random_state: Any = None
     verbose: int | None = None
+    categories: str | None = None
 
     def __dir__(self) -> list[str]:
         """Names for tab completion: what users look for."""
@@ -95,6 +97,8 @@ class Estimator(BaseEstimator):
 
     def check_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
         """Prior, inference and distribution of the inputs, defaults filled in; types are validated."""
+        if self.categories not in (None, "one-hot"):
+            raise ValueError(f"{type(self).__name__}: categories must be None or 'one-hot'; got {self.categories!r}.")
         check_flag(type(self).__name__, standardize=self.standardize, fit_intercept=self.fit_intercept)
         self._likelihood_power()
         return self._prior(), self._inference(), self._imputation()
@@ -129,6 +133,8 @@ class Estimator(BaseEstimator):
     def _build_tasks(self, data: EncodedData, imputation: GaussianImputation) -> list[Task]:
         """The tasks of encoded rows, whose classes are those of the estimator."""
         self.classes_ = data.encoder.classes
+        if levels := getattr(data.encoder, "categories", None):
+            self.levels_ = levels
         return build_tasks(data, imputation, self.likelihood)
 
     def _fit_tasks(self, tasks: Callable[[], list[Task]]) -> Self:
