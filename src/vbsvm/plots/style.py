@@ -1,6 +1,7 @@
 """The common style of all figures; no other module imports matplotlib."""
 
 import io
+import math
 import re
 import textwrap
 from collections.abc import Sequence
@@ -33,6 +34,15 @@ NAME, LINE = 24, 46
 MAX_NAMES = 60
 MAX_LOOSE_ROWS = 25
 DPI = 200
+# Leading digits of the labels of a logarithmic axis, the finest first; and the largest number of labels.
+LOG_MARKS = (
+    [1 + 0.1 * k for k in range(90)],
+    [1 + 0.5 * k for k in range(18)],
+    [1, 1.5, 2, 3, 5, 7],
+    [1, 2, 5],
+    [1],
+)
+MAX_TICKS = 7
 _ALT_TEXTS: "WeakKeyDictionary[Axes, str]" = WeakKeyDictionary()
 
 
@@ -94,6 +104,21 @@ def row_labels(names: Sequence[object]) -> tuple[list[str], float, float]:
     return labels, 0.9 + row * len(names), row
 
 
+def log_axis(ax: "Axes") -> None:
+    """Make the x-axis logarithmic, with a few round numbers as its labels."""
+    ax.set_xscale("log")
+    low, high = ax.get_xlim()
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    for marks in LOG_MARKS:
+        ticks = [mark * 10.0**k for k in range(first, last + 1) for mark in marks if low <= mark * 10.0**k <= high]
+        if len(ticks) <= MAX_TICKS:
+            break
+    ax.minorticks_off()
+    ax.set_xticks(
+        ticks[:: -(-len(ticks) // MAX_TICKS)], [f"{tick:g}" for tick in ticks[:: -(-len(ticks) // MAX_TICKS)]]
+    )
+
+
 def annotate_row(ax: "Axes", row: float, text: str) -> None:
     """Write a short text to the right of a row."""
     settings: Any = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
@@ -113,7 +138,7 @@ def alt_text(figure: Any) -> str:
 
 
 def save(figure: Any, path: Any, **settings: Any) -> None:
-    """Save a figure with its alternative text in the file's metadata (PNG, SVG and PDF have room for it).
+    """Save a figure with its alternative text in the file's metadata (of PNG, SVG and PDF).
 
     Parameters
     ----------
