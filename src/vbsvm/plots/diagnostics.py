@@ -56,13 +56,12 @@ def bound(fit: Any, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
     ax = style.axes(ax, 2.5)
     ax.plot(1 + np.flatnonzero(positive), below[positive], "o-", color=style.BLUE, linewidth=1.2, markersize=3.5)
     ax.set_yscale("log")
-    ax.invert_yaxis()
     ax.minorticks_off()
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.locator_params(axis="x", integer=True)
-    ax.set_xlabel("iteration")
-    ax.set_ylabel(f"ELBO gap\n(final ELBO {bounds[-1]:.2f})".replace("-", "−"))
-    return style.finish(ax, f"The ELBO rises over {len(bounds)} iterations to {bounds[-1]:.2f}.")
+    ax.set_xlabel(f"iteration\nfinal ELBO {bounds[-1]:.2f}".replace("-", "−"))
+    ax.set_ylabel("ELBO gap")
+    return style.finish(ax, f"The ELBO gap over {len(bounds)} iterations; the final ELBO is {bounds[-1]:.2f}.")
 
 
 def sensitivity(

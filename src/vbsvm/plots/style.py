@@ -35,13 +35,7 @@ MAX_NAMES = 60
 MAX_LOOSE_ROWS = 25
 DPI = 200
 # Leading digits of the labels of a logarithmic axis, the finest first; and the largest number of labels.
-LOG_MARKS = (
-    [1 + 0.1 * k for k in range(90)],
-    [1 + 0.5 * k for k in range(18)],
-    [1, 1.5, 2, 3, 5, 7],
-    [1, 2, 5],
-    [1],
-)
+LOG_MARKS = [1 + 0.1 * k for k in range(90)], [1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9], [1, 1.5, 2, 3, 5, 7], [1, 2, 5], [1]
 MAX_TICKS = 7
 _ALT_TEXTS: "WeakKeyDictionary[Axes, str]" = WeakKeyDictionary()
 
@@ -113,10 +107,9 @@ def log_axis(ax: "Axes") -> None:
         ticks = [mark * 10.0**k for k in range(first, last + 1) for mark in marks if low <= mark * 10.0**k <= high]
         if len(ticks) <= MAX_TICKS:
             break
+    ticks = ticks[:: -(-len(ticks) // MAX_TICKS) or 1]
     ax.minorticks_off()
-    ax.set_xticks(
-        ticks[:: -(-len(ticks) // MAX_TICKS)], [f"{tick:g}" for tick in ticks[:: -(-len(ticks) // MAX_TICKS)]]
-    )
+    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
 
 
 def annotate_row(ax: "Axes", row: float, text: str) -> None:

@@ -59,7 +59,7 @@ def _summarised(rows: EffectRows, name: str, masks: list[NDArray[np.bool_]], gro
     column: Any = rows.column(name)
     known, levels = column.notna().to_numpy(), rows.levels(name)
     n_missing = int((~known).sum())
-    missing = Cell(f"{n_missing} ({100 * n_missing / len(known):.1f} %)" if n_missing else "0")
+    missing = _count(n_missing, len(known))
     values, counts = column.to_numpy(), [int((mask & known).sum()) for mask in masks]
     if levels is None:
         values = np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))

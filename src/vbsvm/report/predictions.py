@@ -143,7 +143,7 @@ def _compared(evaluation: Evaluation, other: Evaluation | None, fits: Sequence[F
         same = fits[0].facts is not None and fits[0].facts.n_rows == len(other.rows.truth)
         name = "the model, in sample" if same else f"the model, the {len(other.rows.truth)} observations given"
         lines.append((name, other, other.model))
-    head = ("predicted by", "misclassified", "std. error", "balanced error", *(["AUC"] if two else []), "log loss")
+    head = ("predicted by", "error rate", "std. error", "balanced error", *(["AUC"] if two else []), "log loss")
     body = cells(*((name, *_line(of, p, two=two, simple=p in simple)) for name, of, p in lines))
     factor = max(evaluation.rows.groups, key=lambda name: int(evaluation.rows.groups[name].max()), default=None)
     errors = "" if factor is None else f"Standard errors are clustered on {factor}. "
@@ -170,7 +170,7 @@ def _by_class(evaluation: Evaluation) -> Table:
         true, decided = rows.truth == k, rows.decided == k
         total, predicted, wrong = (float(rows.weights[selected].sum()) for selected in (true, decided, true & ~decided))
         body.append((label, _count(total), _count(predicted), _count(wrong), share(wrong, total)))
-    head = ("class", "observed", "predicted", "misclassified", "proportion")
+    head = ("class", "observed", "predicted", "errors", "error rate")
     return Table("Observations by class.", head, cells(*body))
 
 

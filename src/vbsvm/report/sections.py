@@ -194,7 +194,10 @@ def coefficients(fit: Fit, key: str) -> Section:
     table, n_terms, notes = fit.summary(LEVEL), fit.plan.n_shown, covariance(fit).notes
     unit = np.concatenate([np.full(len(table) - n_terms, np.nan), fit.plan.recipe.spread[:n_terms]])
     scaled = table["estimate"].to_numpy(dtype=float) * unit
-    chosen, odds = top_k(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MAX_IN_TABLE), _has_odds_ratios(fit)
+    chosen, odds = (
+        top_k(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MAX_IN_TABLE),
+        fit.spec.likelihood.normalised,
+    )
     change = "is the factor by which the odds change" if odds else "is the change of the decision value"
     what, one = ("odds ratios", "An odds ratio") if odds else ("coefficients", "A coefficient")
     text = f"{one} {change} for an increase of one unit of its column; per SD: of one standard deviation, which is"
@@ -219,19 +222,15 @@ def coefficients(fit: Fit, key: str) -> Section:
     return Section(title, (*blocks, Table(caption, head, body)))
 
 
-def _has_odds_ratios(fit: Fit) -> bool:
-    return fit.spec.likelihood.normalised
-
-
 def _odds_ratios(table: "pd.DataFrame", unit: Array, chosen: list[int], which: str) -> Table:
     """Odds ratios per unit and per SD, with their intervals."""
     logs = table[list(tables.ODDS_RATIOS.values())].to_numpy(dtype=float)
     with np.errstate(over="ignore"):
         ratios = np.exp(np.column_stack([logs, logs * unit[:, None]]))
-    level = f"{100 * LEVEL:g} % CI"
-    head = [f"{name}{per}" for per in (" per unit", " per SD") for name in ("OR", f"{level}, lower", f"{level}, upper")]
+    ends = [f"{100 * LEVEL:g} % CI, {end}" for end in ("lower", "upper")]
     body = cells(*((str(table.index[k]), *map(float, ratios[k])) for k in chosen))
-    return Table(f"Odds ratios (OR), with {level.removesuffix(' CI')} intervals {which}", ("term", *head), body)
+    head = ("term", "OR per unit", *ends, "OR per SD", *ends)
+    return Table(f"Odds ratios (OR), with {100 * LEVEL:g} % intervals {which}", head, body)
 
 
 def selection(fit: Fit, gates: GateMap, key: str) -> Section:
