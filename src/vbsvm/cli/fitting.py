@@ -90,7 +90,7 @@ class Request:
 )
 @click.option("--select", is_flag=True, help="Select predictors: infer the inclusion probability of each.")
 @click.option(
-    "--max-iter", type=click.IntRange(1), help="Limit of the iterations of variational Bayes.  [default: 500]"
+    "--max-iter", type=click.IntRange(1), help="Limit of the iterations of variational Bayes.  [default: 2000]"
 )
 @click.option("--gibbs", is_flag=True, help="Sample from the posterior instead of using variational Bayes.")
 @click.option("--draws", type=click.IntRange(1), help="With --gibbs: draws to keep from each chain.  [default: 5000]")

@@ -323,7 +323,9 @@ def effects(
     ax.set_ylabel(style.wrapped([label], 32)[0][0])
     if len(lines) > 1:
         title = "class" if by is None else ", ".join([by] if isinstance(by, str) else by)
-        ax.legend(title=style.escape(title), title_fontsize=style.SMALL)
+        n_columns = max(1, style.LINE // (6 + max(map(len, lines))))
+        above: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": n_columns}
+        ax.legend(title=style.escape(title), title_fontsize=style.SMALL, alignment="left", borderpad=0.0, **above)
     return style.finish(ax, f"Average predicted probability by {' and '.join(names)}, with {shown}s.")
 
 

@@ -5,6 +5,7 @@ import math
 import re
 import textwrap
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -34,9 +35,10 @@ NAME, LINE = 24, 46
 MAX_NAMES = 60
 MAX_LOOSE_ROWS = 25
 DPI = 200
-# Leading digits of the labels of a logarithmic axis, the finest first; and the largest number of labels.
+# Leading digits of the labels of a logarithmic axis, the finest first; their largest number, and smallest distance as a
+# proportion of the axis.
 LOG_MARKS = [1 + 0.1 * k for k in range(90)], [1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9], [1, 1.5, 2, 3, 5, 7], [1, 2, 5], [1]
-MAX_TICKS = 7
+MAX_TICKS, MIN_GAP = 7, 0.08
 _ALT_TEXTS: "WeakKeyDictionary[Axes, str]" = WeakKeyDictionary()
 
 
@@ -64,7 +66,7 @@ def finish(ax: "Axes", alt: str = "", *, hidden: tuple[str, ...] = ("top", "righ
     legend = ax.get_legend()
     if legend is not None:
         legend.set_frame_on(False)
-        for text in legend.get_texts():
+        for text in (legend.get_title(), *legend.get_texts()):
             text.set(fontsize=SMALL, color=INK)
     return ax
 
@@ -105,7 +107,7 @@ def log_axis(ax: "Axes") -> None:
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     for marks in LOG_MARKS:
         ticks = [mark * 10.0**k for k in range(first, last + 1) for mark in marks if low <= mark * 10.0**k <= high]
-        if len(ticks) <= MAX_TICKS:
+        if len(ticks) <= MAX_TICKS and all(b > a * (high / low) ** MIN_GAP for a, b in pairwise(ticks)):
             break
     ticks = ticks[:: -(-len(ticks) // MAX_TICKS) or 1]
     ax.minorticks_off()

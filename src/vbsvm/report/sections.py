@@ -186,7 +186,7 @@ def _scaling(recipe: Recipe, n_shown: int) -> str:
 
 LEVEL = 0.95
 MAX_IN_FIGURE = 30
-MAX_IN_TABLE = 2000
+MAX_IN_TABLE, MAX_COEFFICIENTS = 2000, 200
 
 
 def coefficients(fit: Fit, key: str) -> Section:
