@@ -1,14 +1,12 @@
 """Commands that use a saved model, ``vbsvm predict``, ``summary``, ``effects`` and ``report``; and ``demo``."""
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from vbsvm.cli import tables
 from vbsvm.cli.__init__ import say, stdout, with_cli_notes, with_cli_options
-from vbsvm.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
     from vbsvm.results.fit import Fit
@@ -105,49 +103,34 @@ def summary(
       vbsvm summary model.vbsvm --csv coefficients.csv
     """
     from vbsvm import load
-    from vbsvm.results.fit_predictions import write_text
 
     if csv is not None and json is not None:
         raise click.UsageError("Give either --csv or --json.")
     to = csv or json
     path = None if to == tables.STDIN else to
-    tables.check_output_path(path, force=force)
+    check = tables.check_output_path if csv is None else tables.check_table_path
+    check(path, force=force)
     fitted: Any = load(model)
     if to is None:
         say(description(fitted, covariance, top))
         return
     table = fitted.summary(covariance=covariance)
-    table = table if top is None else _most_important(_fits(fitted), table, top)
-    with nullcontext(stdout()) if path is None else atomic_write(path) as file:
-        if json is None:
-            write_text(_with_terms(table), file)
-        else:
-            text = f"{_as_json(fitted, table)}\n"
-            file.write(text if path is None else text.encode())
-    if path is not None:
-        say(f"Wrote {path}.", err=True)
+    note, table = table.attrs["note"], table if top is None else _most_important(_fits(fitted), table, top)
+    table = table.rename_axis(["class", "term"] if table.index.nlevels > 1 else "term").reset_index()
+    if json is None:
+        tables.write(table, path, force=force)
+    else:
+        tables.write_json({"coefficients": table, "variance_components": _components(fitted)}, note, path)
 
 
-def _with_terms(table: Any) -> Any:
-    """The table with its index as columns."""
-    return table.rename_axis(["class", "term"] if table.index.nlevels > 1 else "term").reset_index()
+def _components(fitted: Any) -> Any:
+    """Variance components by class, as a table."""
+    import pandas as pd
 
-
-def _as_json(fitted: Any, table: Any) -> str:
-    """Model, coefficients and variance components as JSON."""
-    import json
-
-    from vbsvm.results import display
-
-    fits = _fits(fitted)
-    parts = {"coefficients": _with_terms(table)}
-    if len(fits) == 1:
-        parts["variance_components"] = fits[0].variance_components().reset_index()
-    records = {name: json.loads(frame.to_json(orient="records", double_precision=15)) for name, frame in parts.items()}
-    note, converged = with_cli_options(table.attrs["note"]), all(fit.converged for fit in fits)
-    head = {"model": display.kind(fits[0].spec, fits[0].plan), "converged": converged}
-    head |= {} if fits[0].reader is None else {"formula": fits[0].reader.parts.text}
-    return json.dumps(head | records | {"note": note}, ensure_ascii=False, indent=1)
+    frames = [fit.variance_components().reset_index() for fit in _fits(fitted)]
+    return (
+        frames[0] if len(frames) == 1 else pd.concat(dict(zip(fitted.classes_, frames, strict=True)), names=["class"])
+    )
 
 
 @click.command()
@@ -386,7 +369,6 @@ def demo(report: str, *, force: bool) -> None:
     from sklearn.svm import SVC
 
     from vbsvm import VBSVC
-    from vbsvm.base import printing
 
     X, benign = load_breast_cancer(return_X_y=True, as_frame=True)
     y = np.where(benign, "benign", "malignant")
@@ -401,13 +383,8 @@ def demo(report: str, *, force: bool) -> None:
         say(f"{name:44}{accuracy:8.3f}     {1e3 * seconds:8.0f} ms")
 
     clf = VBSVC().fit(X, y)
-    description = f"{clf.penalty_[0]:.2f}, in {clf.n_iter_} iterations"
-    table = clf.summary().drop("(intercept)")
-    strongest = np.argsort(-(table["estimate"] / table["std_error"]).abs().to_numpy())[:6]
-    say(f"\nThe penalty was inferred: {description}. Nothing was tuned.")
-    say("The six measurements with the largest ratios of estimate and standard error; modelled class: malignant\n")
-    say(printing.table(table.iloc[strongest]))
-    say(f"\n{printing.wrap_text(table.attrs['note'])}")
+    say(f"\nThe penalty was inferred, {clf.penalty_[0]:.2f}, and nothing was tuned.\n")
+    say(description(clf, top=6))
     try:
         written = clf.report(report, X, y, title="Breast cancer: malignant or benign")
     except ImportError as error:

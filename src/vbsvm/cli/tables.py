@@ -1,6 +1,7 @@
 """Tables from files and into files, by the ending of the name."""
 
 import io
+import json
 import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -339,6 +340,18 @@ def write(frame: Any, path: str | None, *, force: bool) -> None:
     say(f"Wrote {path}.", err=True)
 
 
+def write_json(frames: dict[str, Any], note: str, path: str | None) -> None:
+    """Write tables with their note as JSON, into a file or to stdout."""
+    records = {name: json.loads(frame.to_json(orient="records", double_precision=15)) for name, frame in frames.items()}
+    text = json.dumps(records | {"note": with_cli_options(note)}, ensure_ascii=False, indent=1)
+    if path is None:
+        say(text)
+        return
+    with atomic_write(path) as file:
+        file.write(f"{text}\n".encode())
+    say(f"Wrote {path}.", err=True)
+
+
 def excel_safe(frame: Any) -> Any:
     """The table with an apostrophe before text that spreadsheets would run as a formula."""
     text = {name: frame[name].astype(object).map(_quoted) for name in frame if frame[name].dtype.kind == "O"}
@@ -370,7 +383,7 @@ def check_output_path(path: str | None, *, force: bool) -> None:
         raise click.ClickException(f"{path} exists already: add --force to replace it.")
 
 
-def sample(files: "Files", wanted: Collection[str], text: Collection[str]) -> Any:
+def sample(files: "Files", wanted: Collection[str | None], text: Collection[str]) -> Any:
     """These columns of files, of a systematic random sample of the rows if all would need too much memory."""
     import numpy as np
     import pandas as pd

@@ -83,10 +83,9 @@ def coefficients(
     names, height, _ = style.row_labels([str(table.index[k]) for k in order])
     ax = style.axes(ax, height)
     filled = table["inclusion"].to_numpy(dtype=float)[order] > 0.5 if model.selects else None
-    ends = (mean[order], lower[order], upper[order])
-    if exponentiate:
-        ends = (np.exp(np.clip(values, -MAX_LOG_ODDS, MAX_LOG_ODDS)) for values in ends)
-    intervals(ax, np.arange(float(len(order))), *ends, filled, neutral=1.0 if exponentiate else 0.0)
+    ends = np.stack([mean[order], lower[order], upper[order]])
+    ends = np.exp(np.clip(ends, -MAX_LOG_ODDS, MAX_LOG_ODDS)) if exponentiate else ends
+    intervals(ax, np.arange(float(len(order))), ends[0], ends[1], ends[2], filled, 1.0 if exponentiate else 0.0)
     if exponentiate:
         style.log_axis(ax)
     ax.set_yticks(range(len(order)), names)

@@ -1,13 +1,13 @@
 """The common style of all figures; no other module imports matplotlib."""
 
 import io
-import math
 import re
 import textwrap
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
+
+import numpy as np
 
 from vbsvm.base.printing import ignore_warnings
 
@@ -35,10 +35,8 @@ NAME, LINE = 24, 46
 MAX_NAMES = 60
 MAX_LOOSE_ROWS = 25
 DPI = 200
-# Leading digits of the labels of a logarithmic axis, the finest first; their largest number, and smallest distance as a
-# proportion of the axis.
-LOG_MARKS = [1 + 0.1 * k for k in range(90)], [1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9], [1, 1.5, 2, 3, 5, 7], [1, 2, 5], [1]
-MAX_TICKS, MIN_GAP = 7, 0.08
+# Up to this ratio of its ends a logarithmic axis has the labels of a linear one; and the most powers of ten on it.
+LINEAR_TICKS, MAX_TICKS = 3.0, 7
 _ALT_TEXTS: "WeakKeyDictionary[Axes, str]" = WeakKeyDictionary()
 
 
@@ -102,15 +100,14 @@ def row_labels(names: Sequence[object]) -> tuple[list[str], float, float]:
 
 def log_axis(ax: "Axes") -> None:
     """Make the x-axis logarithmic, with a few round numbers as its labels."""
-    ax.set_xscale("log")
-    low, high = ax.get_xlim()
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    for marks in LOG_MARKS:
-        ticks = [mark * 10.0**k for k in range(first, last + 1) for mark in marks if low <= mark * 10.0**k <= high]
-        if len(ticks) <= MAX_TICKS and all(b > a * (high / low) ** MIN_GAP for a, b in pairwise(ticks)):
-            break
-    ticks = ticks[:: -(-len(ticks) // MAX_TICKS) or 1]
+    low, high = 0.95 * ax.dataLim.x0, 1.05 * ax.dataLim.x1
+    ticks = ax.get_xticks()[ax.get_xticks() > 0]
+    if high > LINEAR_TICKS * low:
+        powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.log10(high))
+        ticks = powers[:: 1 + len(powers) // MAX_TICKS] if len(powers) > 2 else np.outer(powers, [1, 2, 5]).ravel()
+    ax.set(xscale="log", xlim=(low, high))
     ax.minorticks_off()
+    ticks = [float(tick) for tick in ticks if low <= tick <= high]
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
 
 

@@ -194,10 +194,8 @@ def coefficients(fit: Fit, key: str) -> Section:
     table, n_terms, notes = fit.summary(LEVEL), fit.plan.n_shown, covariance(fit).notes
     unit = np.concatenate([np.full(len(table) - n_terms, np.nan), fit.plan.recipe.spread[:n_terms]])
     scaled = table["estimate"].to_numpy(dtype=float) * unit
-    chosen, odds = (
-        top_k(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MAX_IN_TABLE),
-        fit.spec.likelihood.normalised,
-    )
+    chosen = top_k(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MAX_COEFFICIENTS)
+    odds = fit.spec.likelihood.normalised
     change = "is the factor by which the odds change" if odds else "is the change of the decision value"
     what, one = ("odds ratios", "An odds ratio") if odds else ("coefficients", "A coefficient")
     text = f"{one} {change} for an increase of one unit of its column; per SD: of one standard deviation, which is"
