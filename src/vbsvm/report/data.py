@@ -13,7 +13,7 @@ from scipy.sparse import issparse
 from scipy.stats import skew
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.printing import count_noun, format_inline, number
+from vbsvm.base.printing import count_noun, number
 from vbsvm.report.document import Cell, Table, cells
 from vbsvm.report.evaluation import Evaluation, Owner
 from vbsvm.results.effects.rows import MAX_DISCRETE, EffectRows
@@ -75,7 +75,7 @@ def _summarised(rows: EffectRows, name: str, masks: list[NDArray[np.bool_]], gro
     else:
         for level in levels:
             n_level = [int((mask & known & (values == level)).sum()) for mask in masks]
-            label = format_inline(level) if isinstance(level, float) else str(level)
+            label = f"{level:g}" if isinstance(level, float) else str(level)
             pairs = zip(n_level, counts, strict=True)
             yield [Cell(f"{name}: {label}"), Cell("n (%)"), *(_count(n, total) for n, total in pairs), missing]
             missing = Cell("")
