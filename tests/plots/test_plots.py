@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
-from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, compare, plots
+from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, VBLogistic, compare, plots
 from vbsvm.plots import style
 
 pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not installed")
@@ -338,7 +338,7 @@ def test_figures_tell_in_words_what_they_show_and_files_keep_it(fit, clf, data, 
     plots.coefficients(fit, axes[0])
     plots.spline(fit, axes[1])
     assert "Forest plot" in plots.alt_text(axes[0].figure)
-    assert "curve s(age)" in plots.alt_text(axes[0].figure)
+    assert "smooth term s(age)" in plots.alt_text(axes[0].figure)
     plots.save(plots.inclusion(clf), tmp_path / "inclusion.svg")
     assert "Dot plot of the inclusion probabilities of 8 of 8 inputs; 2 are" in (tmp_path / "inclusion.svg").read_text()
     plots.save(ax, tmp_path / "calibration.png", dpi=50)

@@ -105,7 +105,7 @@ def main() -> None:
 # Advice that names Python's objects, and the option that does the same.
 OPTIONS = [
     (r"\bcovariance=['\"]([\w-]+)['\"]", r"--covariance \1"),
-    (r"\bVariational\(max_iter=[^)]*\)", "--max-iter"),
+    (r"\b(?:inference=)?Variational\(max_iter=(?:…|(\d+))\)", lambda found: f"--max-iter {found[1] or 'N'}"),
     (r"\blikelihood_power=['\"]calibrated['\"], or a logistic model", "--likelihood logistic"),
     (r"`?\blikelihood=['\"](logistic|hinge)['\"]`?(?: \(Model\) or VBLogistic)?", r"--likelihood \1"),
     (r"\bVBLogistic, or Model\(…, likelihood=['\"]logistic['\"]\)", "--likelihood logistic"),
