@@ -120,17 +120,9 @@ def summary(
     if json is None:
         tables.write(table, path, force=force)
     else:
-        tables.write_json({"coefficients": table, "variance_components": _components(fitted)}, note, path)
-
-
-def _components(fitted: Any) -> Any:
-    """Variance components by class, as a table."""
-    import pandas as pd
-
-    frames = [fit.variance_components().reset_index() for fit in _fits(fitted)]
-    return (
-        frames[0] if len(frames) == 1 else pd.concat(dict(zip(fitted.classes_, frames, strict=True)), names=["class"])
-    )
+        fits = _fits(fitted)
+        components = {"variance_components": fits[0].variance_components().reset_index()} if len(fits) == 1 else {}
+        tables.write_json({"coefficients": table, **components}, note, path)
 
 
 @click.command()

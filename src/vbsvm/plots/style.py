@@ -13,7 +13,6 @@ from vbsvm.base.printing import ignore_warnings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
@@ -104,7 +103,8 @@ def log_axis(ax: "Axes") -> None:
     ticks = ax.get_xticks()[ax.get_xticks() > 0]
     if high > LINEAR_TICKS * low:
         powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.log10(high))
-        ticks = powers[:: 1 + len(powers) // MAX_TICKS] if len(powers) > 2 else np.outer(powers, [1, 2, 5]).ravel()
+        marks = [1, 2, 5] if len(powers) <= 2 else [1, 3] if len(powers) <= 4 else [1]
+        ticks = np.outer(powers[:: 1 + len(powers) // MAX_TICKS], marks).ravel()
     ax.set(xscale="log", xlim=(low, high))
     ax.minorticks_off()
     ticks = [float(tick) for tick in ticks if low <= tick <= high]
@@ -175,16 +175,6 @@ def svg_of(figure: "Figure") -> str:
     ):  # the reader's fonts have more than matplotlib's
         figure.savefig(buffer, format="svg", metadata=nothing, transparent=True)
     return buffer.getvalue()
-
-
-def shades(name: str) -> "ScalarMappable":
-    """A colour map, and what a colour bar of it from 0 to 1 needs."""
-    from matplotlib import colormaps
-    from matplotlib.cm import ScalarMappable
-
-    scale = ScalarMappable(cmap=colormaps[name])
-    scale.set_clim(0, 1)
-    return scale
 
 
 def _pyplot() -> Any:

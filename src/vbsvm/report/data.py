@@ -58,13 +58,12 @@ def _summarised(rows: EffectRows, name: str, masks: list[NDArray[np.bool_]], gro
     """The lines of one variable: a number has one, a category one for each level, a grouping factor its count."""
     column: Any = rows.column(name)
     known, levels = column.notna().to_numpy(), rows.levels(name)
-    n_missing = int((~known).sum())
-    missing = _count(n_missing, len(known))
+    missing = _count(int((~known).sum()), len(known))
     values, counts = column.to_numpy(), [int((mask & known).sum()) for mask in masks]
     if levels is None:
         values = np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
         distinct = np.unique(values[known])
-        levels = distinct.tolist() if len(distinct) <= 2 else None
+        levels = distinct.tolist() if 0 < len(distinct) <= 2 else None
     if grouping or (levels is not None and len(levels) > MAX_DISCRETE):
         n_levels = [len(set(values[mask & known].tolist())) for mask in masks]
         yield [Cell(name), Cell("levels"), *(Cell(str(n), n) for n in n_levels), missing]
