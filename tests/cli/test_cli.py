@@ -1003,7 +1003,7 @@ def test_a_summary_is_written_as_csv_and_json(place, tmp_path):
     assert json.loads(run(*asked, "--json", "-").stdout) == content
     classes = json.loads(run("summary", place / "classes.vbsvm", "--json", "-").stdout)
     assert len(classes["coefficients"]) == len(load(place / "classes.vbsvm").summary())
-    assert classes["coefficients"][0]["class"]
+    assert classes["coefficients"][0]["class"] == 0
 
 
 def test_a_summary_is_not_written_over_a_file_or_as_another_kind(place, tmp_path):

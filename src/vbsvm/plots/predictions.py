@@ -152,6 +152,8 @@ BINS = 512
 POINTS = 81
 # Proportion of the rows beyond the curve at either end.
 TRIMMED_SHARE = 0.005
+# The curve is drawn where an observation has a predicted probability as near as this.
+MAX_GAP = 0.1
 # Smallest bandwidth of the kernel, in log odds.
 MIN_BANDWIDTH = 0.4
 # A weak prior of a and b, of standard deviation 2, keeps them finite where rows are few.
@@ -193,7 +195,7 @@ def calibration_curve(probabilities: Array, positive: NDArray[np.bool_], weights
     kernel = np.exp(-0.5 * np.square(distances / width))
     shift, se = _fit_offsets(x, distances, kernel, total, hits)
     curve = expit(points + shift + Z_95 * np.array([[0.0], [-1.0], [1.0]]) * se)
-    curve[:, (np.abs(distances) > width).all(axis=1)] = np.nan  # gaps without observations
+    curve[:, (np.abs(expit(x) - expit(points)[:, None]) > MAX_GAP).all(axis=1)] = np.nan
     return CalibrationCurve(expit(points), *curve)
 
 
