@@ -256,7 +256,7 @@ def _attribute(name: str, value: str, key: str) -> str:
     return value
 
 
-def document(title: str, sections: Sequence[Section], foot: Sequence[str]) -> str:
+def document(title: str, sections: Sequence[Section], foot: Sequence[str] = ("Written by vbsvm.",)) -> str:
     """The page as text."""
     environment = _environment()
     folder = files("vbsvm.report")
