@@ -194,7 +194,9 @@ def coefficients(fit: Fit, key: str) -> Section:
     table, n_terms, notes = fit.summary(LEVEL), fit.plan.n_shown, covariance(fit).notes
     unit = np.concatenate([np.full(len(table) - n_terms, np.nan), fit.plan.recipe.spread[:n_terms]])
     scaled = table["estimate"].to_numpy(dtype=float) * unit
-    chosen = top_k(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MAX_COEFFICIENTS)
+    n_likely = int((fit.inclusion_probability > 0.05).sum())
+    most = max(MAX_IN_FIGURE, n_likely) if fit.selects else MAX_COEFFICIENTS
+    chosen = top_k(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), most)
     odds = fit.spec.likelihood.normalised
     change = "is the factor by which the odds change" if odds else "is the change of the decision value"
     what, one = ("odds ratios", "An odds ratio") if odds else ("coefficients", "A coefficient")
