@@ -340,7 +340,10 @@ def test_figures_tell_in_words_what_they_show_and_files_keep_it(fit, clf, data, 
     assert "Forest plot" in plots.alt_text(axes[0].figure)
     assert "smooth term s(age)" in plots.alt_text(axes[0].figure)
     plots.save(plots.inclusion(clf), tmp_path / "inclusion.svg")
-    assert "Dot plot of the inclusion probabilities of 8 of 8 predictors; 2 are" in (tmp_path / "inclusion.svg").read_text()
+    assert (
+        "Dot plot of the inclusion probabilities of 8 of 8 predictors; 2 are"
+        in (tmp_path / "inclusion.svg").read_text()
+    )
     plots.save(ax, tmp_path / "calibration.png", dpi=50)
     assert b"Observed proportion of yes" in (tmp_path / "calibration.png").read_bytes()
     assert plots.alt_text(pyplot.figure()) == ""

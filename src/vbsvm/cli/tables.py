@@ -392,12 +392,10 @@ def sample(files: "Files", wanted: Collection[str | None], text: Collection[str]
     columns = [name for name in table.names if name in wanted]
     n_rows = sum(file.n_rows for file in table.files)
     n_kept = min(n_rows, max(1, files.limit // (CELL_BYTES * max(1, len(columns)))))
+    rows = ((np.arange(n_kept) + np.random.default_rng(0).random(n_kept)) * (n_rows / n_kept)).astype(np.intp)
     if n_kept < n_rows:
-        rows = ((np.arange(n_kept) + np.random.default_rng(0).random(n_kept)) * (n_rows / n_kept)).astype(np.intp)
         note = f"Note: averages are over a random sample of {n_kept} of {n_rows} observations. For more, raise"
         say(f"{note} --memory-limit.", err=True)
-    else:
-        rows = np.arange(n_rows)
     done, kept = 0, []
     for piece in table.pieces(columns):
         first, last = np.searchsorted(rows, [done, done + len(piece.frame)])

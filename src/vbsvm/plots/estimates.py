@@ -76,16 +76,17 @@ def coefficients(
     table = model.summary(level).iloc[model.plan.recipe.first :]
     scale = model.plan.recipe.scale[: model.plan.n_shown]
     unit = model.plan.recipe.spread[: model.plan.n_shown] if standardized else np.ones(len(table))
-    mean, lower, upper = (table[name].to_numpy(dtype=float) * unit for name in ("estimate", "lower", "upper"))
+    ends = table[["estimate", "lower", "upper"]].to_numpy(dtype=float).T * unit
+    mean = ends[0]
     n_shown = n_to_show("coefficients", top, len(mean), style.MAX_NAMES)
     order = np.argsort(-np.abs(mean), kind="stable")[:n_shown]
     order = order[np.argsort(-mean[order], kind="stable")] if ordered else np.sort(order)
     names, height, _ = style.row_labels([str(table.index[k]) for k in order])
     ax = style.axes(ax, height)
     filled = table["inclusion"].to_numpy(dtype=float)[order] > 0.5 if model.selects else None
-    ends = np.stack([mean[order], lower[order], upper[order]])
+    ends = ends[:, order]
     ends = np.exp(np.clip(ends, -MAX_LOG_ODDS, MAX_LOG_ODDS)) if exponentiate else ends
-    intervals(ax, np.arange(float(len(order))), ends[0], ends[1], ends[2], filled, 1.0 if exponentiate else 0.0)
+    intervals(ax, np.arange(float(len(order))), ends, filled, 1.0 if exponentiate else 0.0)
     if exponentiate:
         style.log_axis(ax)
     ax.set_yticks(range(len(order)), names)
@@ -100,15 +101,10 @@ def coefficients(
 
 
 def intervals(
-    ax: "Axes",
-    rows: Array,
-    mean: Array,
-    lower: Array,
-    upper: Array,
-    filled: NDArray[np.bool_] | None = None,
-    neutral: float = 0.0,
+    ax: "Axes", rows: Array, ends: Array, filled: NDArray[np.bool_] | None = None, neutral: float = 0.0
 ) -> None:
-    """Points with intervals at the heights ``rows``, and the line of no effect."""
+    """Points with intervals (estimates, lower and upper ends) at the heights ``rows``, and the line of no effect."""
+    mean, lower, upper = ends
     filled = np.ones(len(mean), dtype=bool) if filled is None else filled
     ax.axvline(neutral, color=style.MUTED, linewidth=0.8, linestyle="--", zorder=0)
     ax.hlines(rows, lower, upper, color=style.BLUE, linewidth=1.3)
@@ -279,7 +275,7 @@ def random_effects(
     names, _, row = style.row_labels([group_name(label) for label in table.index[order[named]]])
     ax = style.axes(ax, 0.9 + row * (heights[-1] + 1))
     lower, upper = mean - Z_95 * sd, mean + Z_95 * sd
-    intervals(ax, heights, mean[named], lower[named], upper[named])
+    intervals(ax, heights, np.stack([mean, lower, upper])[:, named])
     if len(named) < n_groups:
         between = slice(NAMED, n_groups - NAMED)
         _band(ax, mean[between], lower[between], upper[between])
