@@ -172,6 +172,8 @@ def grid(what: str, rows: "EffectRows", name: str, at: Any, *, fine: bool = Fals
     chosen = np.quantile(values, QUANTILES)
     size = chosen[-1] - chosen[0]
     decimals = 2 - math.floor(math.log10(size)) if size > 0 else 12
+    while chosen[0] > 0 >= np.round(chosen[0], decimals):  # a logarithm of it may be in the model
+        decimals += 1
     return np.unique(np.round(chosen, decimals)).tolist()
 
 
