@@ -134,7 +134,7 @@ def _fastest(experiment: str, rivals: tuple[str, ...], factor: float) -> Callabl
 
 
 def _spam(judge: Callable[[dict[str, float], dict[str, float]], Verdict]) -> Callable[[Findings], Verdict]:
-    """A judge of inclusion probabilities by VB and by MCMC, by name of the input."""
+    """A judge of inclusion probabilities by VB and by MCMC, by name of the predictor."""
 
     def read(findings: Findings) -> Verdict:
         by_vb, by_mcmc = findings.selection(VB), findings.selection(MCMC)
@@ -149,7 +149,9 @@ def _spam(judge: Callable[[dict[str, float], dict[str, float]], Verdict]) -> Cal
 def _certain_ones(vb: dict[str, float], mcmc: dict[str, float]) -> Verdict:
     certain = [name for name, p in mcmc.items() if p >= CERTAIN]
     apart = [name for name in certain if vb[name] <= IN]
-    told = f"MCMC gives {len(certain)} predictors at least {CERTAIN}; VB leaves out {', '.join(apart) or 'none of them'}"
+    told = (
+        f"MCMC gives {len(certain)} predictors at least {CERTAIN}; VB leaves out {', '.join(apart) or 'none of them'}"
+    )
     top = sorted(mcmc, key=lambda name: -mcmc[name])[:PAPERS_CERTAIN]
     among = [name for name in top if vb[name] <= IN]
     told += f"; of MCMC's {PAPERS_CERTAIN} most certain, as many as the paper's, {', '.join(among) or 'none'}"
@@ -312,7 +314,7 @@ DECISIONS = (
     "Intervals over splits of toenail and cardiac are about the mean over splits of these very data. Splits overlap, "
     "so that they say little of other patients.",
     "Spam is fitted once to all rows, as in the paper; it has no test set. Bars are shaded by the probability of a "
-    "positive sign given that the input is in.",
+    "positive sign given that the predictor is included.",
     "Times are of single fits on one machine: VB's second fit in its process, the others' first; spam beside other "
     "work.",
 )
