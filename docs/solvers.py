@@ -7,8 +7,8 @@ from vbsvm.inference.solvers import AUTO, BOUNDS, SOLVERS, UNSUPPORTED, Feature,
 
 TITLE = """# Bounds and solvers
 
-This page is printed from the tables in `inference/solvers.py` by `python docs/solvers.py`. Of each table the first row
-is taken of which all features under "needs" are there, and none under "not with".
+This page is printed from the tables in `inference/solvers.py` by `python docs/solvers.py`. In each table, the first row
+is used that matches the model: all features under "needs" are present, and none of those under "not with".
 """
 
 
@@ -29,7 +29,7 @@ def page() -> str:
         [
             TITLE,
             _table(f'## Which bound `bound="{AUTO}"` is', BOUNDS),
-            "## What the exact and the integrated bound do not support\n",
+            "## Features that the exact and the integrated bound do not support\n",
             "\n".join(["| feature | instead |", "|---|---|", *refused, ""]),
             _table("## Which solver maximises it", SOLVERS),
             "## Features\n",
