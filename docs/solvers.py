@@ -13,7 +13,7 @@ is used that matches the model: all features under "needs" are present, and none
 
 
 def _cells(features: Iterable[Feature]) -> str:
-    return ", ".join(feature.name for feature in Feature if feature in features) or "–"
+    return ", ".join(f"`{feature.name}`" for feature in Feature if feature in features) or "–"
 
 
 def _table(title: str, rows: Iterable[Row]) -> str:
@@ -24,7 +24,7 @@ def _table(title: str, rows: Iterable[Row]) -> str:
 def page() -> str:
     """The text of the page."""
     refused = [f"| {feature.value} | {advice} |" for feature, advice in UNSUPPORTED.items()]
-    named = [f"| {feature.name} | {feature.value} |" for feature in Feature]
+    named = [f"| `{feature.name}` | {feature.value} |" for feature in Feature]
     return "\n".join(
         [
             TITLE,

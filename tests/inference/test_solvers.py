@@ -9,7 +9,7 @@ import pytest
 from vbsvm.inference.solvers import AUTO, SOLVERS, Feature, choose_bound, exact_stage, first_row, plan
 
 F = Feature
-OF_MODELS = (F.LOGISTIC, F.GROUPS, F.INDICATORS, F.MISSING, F.MISSING_ADAPTS, F.WIDE, F.NARROW, F.REMOTE, F.SWEEPS)
+OF_MODELS = (F.LOGISTIC, F.GROUPS, F.GATES, F.MISSING, F.MISSING_ADAPTS, F.WIDE, F.NARROW, F.REMOTE, F.SWEEPS)
 CASES = [set(some) for some in chain.from_iterable(combinations(OF_MODELS, k) for k in range(len(OF_MODELS) + 1))]
 
 
@@ -17,7 +17,7 @@ def augmented(flags):
     """The solver of the augmented bound, in words."""
     if F.SWEEPS in flags:
         return "cavi"
-    whole = flags & {F.WIDE, F.NARROW, F.REMOTE, F.INDICATORS, F.MISSING}
+    whole = flags & {F.WIDE, F.NARROW, F.REMOTE, F.GATES, F.MISSING}
     return "anderson_newton" if whole else "profiled_newton"
 
 
@@ -35,7 +35,7 @@ def test_the_first_row_that_fits(flags):
         stage = exact_stage(flags, 1e-6, *([F.FIXED_SCALES] if fixed else []))
         assert stage.solver.name == exact(flags, fixed)
         assert stage.fixed_scales is fixed
-    supported = not flags & {F.INDICATORS, F.MISSING_ADAPTS, F.SWEEPS}
+    supported = not flags & {F.GATES, F.MISSING_ADAPTS, F.SWEEPS}
     wanted = supported and bool(flags & {F.LOGISTIC, F.MISSING, F.GROUPS})
     assert choose_bound(AUTO, flags) == ("exact" if wanted else "augmented")
     at_once = F.LOGISTIC in flags and augmented(flags) == "profiled_newton"
@@ -47,14 +47,10 @@ def test_the_first_row_that_fits(flags):
 @pytest.mark.parametrize(
     ("bound", "flags", "told"),
     [
-        (
-            "exact",
-            {F.INDICATORS},
-            r"bound='exact'\) does not support inclusion indicators \(LaplaceZero\): use bound='augmented'",
-        ),
-        ("integrated", {F.NOT_AT_RANDOM}, r"bound='integrated'\) does not support values missing not"),
-        ("exact", {F.MONTE_CARLO}, r"estimated from draws: omit this setting, or select columns first\."),
-        ("auto", {F.MONTE_CARLO, F.SWEEPS}, r"Variational\(accelerate=False\) does not support tables so large"),
+        ("exact", {F.GATES}, r"bound='exact'\) does not support LaplaceZero: use bound='augmented'"),
+        ("integrated", {F.NOT_AT_RANDOM}, r"bound='integrated'\) does not support values that are missing not"),
+        ("exact", {F.MONTE_CARLO}, r"estimated from draws: leave it out, or select columns first\."),
+        ("auto", {F.MONTE_CARLO, F.SWEEPS}, r"Variational\(accelerate=False\) does not support tables of this size"),
         ("integrated", {F.LOGISTIC}, "is for logistic models of complete data .*: use bound='auto'"),
     ],
 )

@@ -25,9 +25,9 @@ AUTO, AUGMENTED, PAPER, EXACT, INTEGRATED = "auto", "augmented", "paper", "exact
 @final
 @dataclass(frozen=True)
 class Options:
-    """Where one solver gives way to another."""
+    """Thresholds between solvers."""
 
-    # Fewer coefficients than this besides random effects: an evaluation at another mean is as costly as a pass.
+    # With fewer coefficients than this besides random effects an evaluation at another mean is as costly as a pass.
     min_core: int = 24
     # The exact bound follows where the augmented one gains less than this a step, in nats; steps of the whole state
     # gain less each, and the second figure is where they tell whether the classes are separated.
@@ -45,19 +45,19 @@ class Feature(Enum):
     LOGISTIC = "logistic likelihood"
     GROUPS = "random effects"
     INTERCEPTS = quadrature.MODELS
-    INTERCEPTS_ONLY = "models as for INTERCEPTS, without other scales to infer"
-    INDICATORS = "inclusion indicators (LaplaceZero)"
+    INTERCEPTS_ONLY = "random intercepts as before, and no other scale to infer"
+    GATES = "LaplaceZero"
     MISSING = "missing values"
-    MISSING_ADAPTS = "missing values that adapt to the labels: GaussianImputation(labels='likelihood')"
-    NOT_AT_RANDOM = "values missing not at random (NotAtRandom)"
-    WIDE = "more coefficients than observations"
-    NARROW = f"fewer than {OPTIONS.min_core} coefficients in addition to random effects"
-    REMOTE = "rows in files or on a cluster"
-    MONTE_CARLO = "tables so large that the covariance of the coefficients is estimated from draws"
+    MISSING_ADAPTS = "GaussianImputation(labels='likelihood')"
+    NOT_AT_RANDOM = "values that are missing not at random (NotAtRandom)"
+    WIDE = "more coefficients than rows"
+    NARROW = f"fewer than {OPTIONS.min_core} coefficients besides random effects"
+    REMOTE = "rows in files or in a cluster"
+    MONTE_CARLO = "tables of this size, in which the covariance of the coefficients is estimated from draws"
     SWEEPS = "accelerate=False"
     EXACT = "exact bound"
     FIRST = "first stage"
-    FIXED_SCALES = "fixed scales of the priors, for separated classes"
+    FIXED_SCALES = "scales that are fixed, as for separated classes"
 
 
 F = Feature
@@ -73,7 +73,7 @@ def features(spec: Spec, source: Source, *, accelerate: bool) -> Set[Feature]:
         F.GROUPS: source.n_core < spec.n_columns,
         F.INTERCEPTS: intercepts,
         F.INTERCEPTS_ONLY: intercepts and all(isinstance(block.prior, Normal) for block in spec.blocks[:-1]),
-        F.INDICATORS: spec.gate_map is not None,
+        F.GATES: spec.gate_map is not None,
         F.MISSING: missing is not None,
         F.MISSING_ADAPTS: missing is not None and not missing.fixed,
         F.NOT_AT_RANDOM: inputs is not None and isinstance(inputs.settings.mechanism, NotAtRandom),
@@ -105,10 +105,10 @@ class Row:
 
 # What no bound but the augmented one supports, and what to do then.
 UNSUPPORTED = {
-    F.INDICATORS: "use bound='augmented', or Gibbs()",
+    F.GATES: "use bound='augmented', or Gibbs()",
     F.NOT_AT_RANDOM: "use bound='augmented', or Gibbs()",
     F.MISSING_ADAPTS: "use bound='augmented', or labels='regressor'",
-    F.MONTE_CARLO: "omit this setting, or select columns first",
+    F.MONTE_CARLO: "leave it out, or select columns first",
 }
 _AUGMENTED_ONLY = {*UNSUPPORTED, F.SWEEPS}
 
@@ -117,30 +117,30 @@ BOUNDS = (
     Row(INTEGRATED, {F.INTERCEPTS}, _AUGMENTED_ONLY, "quadrature: standard errors are close to the posterior's"),
     Row(EXACT, {F.LOGISTIC}, _AUGMENTED_ONLY, "better means and standard errors in about the same time"),
     Row(EXACT, {F.MISSING}, _AUGMENTED_ONLY, "the augmented bound shrinks coefficients of incomplete columns"),
-    Row(EXACT, {F.GROUPS}, _AUGMENTED_ONLY, "the augmented bound can be inaccurate"),
+    Row(EXACT, {F.GROUPS}, _AUGMENTED_ONLY, "the augmented bound can be far off"),
     Row(AUGMENTED, set(), set(), "the paper's bound"),
 )
 
 # Steps of the whole state are better where the mean is not the easier part of it: indicators have many optima; what is
 # missing depends on the mean; with more coefficients than rows most of what changes is the scale of their prior; and an
 # evaluation at another mean may be as costly as a pass.
-_WHOLE_STATE = {F.WIDE, F.NARROW, F.REMOTE, F.INDICATORS, F.MISSING}
+_WHOLE_STATE = {F.WIDE, F.NARROW, F.REMOTE, F.GATES, F.MISSING}
 
 
 def _profiled(tol: float, fixed: bool) -> StepRule:
     return ProfiledNewton(tol, fixed_scales=fixed)
 
 
-_BY_MEAN, _FIXED = "the mean is cheap to optimise at a fixed covariance", "the same, with fixed scales"
+_BY_MEAN, _FIXED = "the mean is the easier part, and cheap to evaluate", "the same, with fixed scales"
 # What maximises a bound.
 SOLVERS = (
-    Row("monte_carlo", {F.MONTE_CARLO}, set(), "the covariance is estimated from draws, and the bound is unknown"),
+    Row("monte_carlo", {F.MONTE_CARLO}, set(), "the covariance is estimated from draws, and there is no bound"),
     Row("cavi", {F.SWEEPS}, {F.EXACT}, "the paper's sweeps", lambda tol, fixed: CAVI()),
     Row(
         "smooth_newton",
         {F.EXACT, F.FIRST, F.LOGISTIC},
         {*_WHOLE_STATE, F.SWEEPS},
-        "the log likelihood is strictly concave: one Gram matrix serves mean and covariance",
+        "the likelihood is curved everywhere: one Gram matrix serves the mean and the covariance",
         lambda tol, fixed: SmoothNewton(tol),
     ),
     Row("profiled_newton", set(), {F.EXACT, *_WHOLE_STATE}, _BY_MEAN, _profiled),
@@ -153,8 +153,8 @@ SOLVERS = (
         "Newton steps would move the scales",
         lambda tol, fixed: NaturalGradient(),
     ),
-    Row("anderson_newton", {F.EXACT}, set(), "one pass per step", lambda tol, fixed: AndersonNewton(shorter_steps)),
-    Row("anderson_newton", set(), set(), "one pass per step", lambda tol, fixed: AndersonNewton()),
+    Row("anderson_newton", {F.EXACT}, set(), "one pass a step", lambda tol, fixed: AndersonNewton(shorter_steps)),
+    Row("anderson_newton", set(), set(), "one pass a step", lambda tol, fixed: AndersonNewton()),
 )
 
 
@@ -202,7 +202,7 @@ def plan(flags: Set[Feature], bound: str, tol: float) -> list[tuple[Stage, ...]]
     """Sequences of stages to try in turn; the last one is for separated classes.
 
     The exact bound follows some passes of the augmented one, unless it is as easy from the start. For separated classes
-    the augmented one is maximised to its end, and the scales stay there, as the posterior hardly determines them.
+    the augmented one is maximised to its end, and the scales stay there, as the posterior does not identify them.
     """
     solver = first_row(SOLVERS, flags)
     if bound == AUGMENTED:
