@@ -303,7 +303,7 @@ def _with_baselines(
         if single is not None:
             baselines[f"“{single.scheme}” alone"] = single
         if left_out and rows.groups:
-            scores = [odds_scores(fit, subject.encoded({}, "new")) for fit in fits]
+            scores = [odds_scores(fit, replace(subject, groups="new").encoded({})) for fit in fits]
             log_odds = prediction.log_odds(scores, [fit._link for fit in fits])
             as_new = known.predicted("new groups", prediction.log_probabilities(log_odds))
     labels = fits[0].classes if len(fits) == 1 else [fit.classes[1] for fit in fits]

@@ -157,7 +157,7 @@ def _validated(estimator: BaseEstimator, X: Any, *labels: Any, **options: Any) -
 def read_rows(
     X: Any, group: str | int | None, levels: Mapping[Any, NDArray[Any]] | None = None
 ) -> tuple[Any, NDArray[Any] | None]:
-    """Predictors and groups of a (possibly empty) part of a table whose columns are known; ``levels`` encode categories."""
+    """Predictors and groups of a part of a table whose columns are known; ``levels`` encode categories."""
     inputs, members = (X, None) if group is None else _split_group(_as_table(X, dtype=object), group)
     if levels is None:
         table = _as_numbers(inputs)
