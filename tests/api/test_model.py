@@ -224,10 +224,10 @@ def test_a_new_group_gets_the_population_score_and_its_own_variance(mixed):
     assert (sd > known_sd).all()
     np.testing.assert_array_equal(fit.predict(new), np.where(mean > 0, "yes", "no"))
     with pytest.raises(ValueError, match="The group of row 0 in 'g' was not seen in fit"):
-        fit.predict(new, new_groups="error")
-    np.testing.assert_array_equal(fit.predict(known, new_groups="error"), fit.predict(known))
-    with pytest.raises(ValueError, match="must be 'population' or 'error'"):
-        fit.predict(known, new_groups="average")
+        fit.predict(new, groups="error")
+    np.testing.assert_array_equal(fit.predict(known, groups="error"), fit.predict(known))
+    with pytest.raises(ValueError, match="must be 'known', 'new' or 'error'"):
+        fit.predict(known, groups="average")
 
 
 def test_an_unseen_form_of_a_known_school_keeps_the_schools_effect(mixed):

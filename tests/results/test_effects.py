@@ -225,7 +225,7 @@ def test_groups_keep_their_effects_or_are_new():
     expected = brute_force(fit, data, {"arm": "high", "centre": 999})
     assert new.loc["high", "estimate"] == pytest.approx(expected, abs=1e-12)
     assert len(fit.effects("centre")) == 20
-    with pytest.raises(ValueError, match="groups must be 'observed' or 'new'"):
+    with pytest.raises(ValueError, match="groups must be 'known', 'new' or 'error'"):
         fit.effects("arm", groups="old")
 
 

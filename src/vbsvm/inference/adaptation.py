@@ -145,5 +145,5 @@ def mixture(components: Sequence[ArrowGaussian], weights: Array) -> ArrowGaussia
         deviation = c.effects - effects
         given_core = c.root @ c.root.transpose(0, 2, 1) + deviation[:, :, None] * deviation[:, None, :]
         covariance += w[:, None, None] * given_core
-    root = cholesky(covariance[:, ::-1, ::-1])[:, ::-1, ::-1]
+    root = np.ascontiguousarray(cholesky(covariance[:, ::-1, ::-1])[:, ::-1, ::-1])
     return replace(components[0], effects=effects, root=root, link=link)

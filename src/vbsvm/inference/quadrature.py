@@ -387,4 +387,4 @@ def _nodes(mean: Array, sd: Array, skewness: Array) -> tuple[Array, Array]:
 
 def _upper_root(covariance: Array) -> Array:
     """Upper triangular root of a covariance, as distributions store it."""
-    return cholesky(covariance[::-1, ::-1])[::-1, ::-1]
+    return np.ascontiguousarray(cholesky(covariance[::-1, ::-1])[::-1, ::-1])

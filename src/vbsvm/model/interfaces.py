@@ -363,6 +363,10 @@ class SampledCoefficients(SecondMoments):
         """E[θᵀ gram θ]."""
         return sum(float(theta @ gram.times(theta)) for theta in self.draws) / len(self.draws)
 
+    def draw(self, rng: np.random.Generator) -> PointDistribution:
+        """One of the draws."""
+        return PointDistribution(self.draws[rng.integers(len(self.draws))])
+
     def effective(self, gates: Gates | None) -> "SampledCoefficients":
         """Itself, as the draws are of the effective coefficients."""
         return self

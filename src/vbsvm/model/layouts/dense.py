@@ -167,7 +167,7 @@ class DenseGaussian(SecondMoments):
             return self
         # A triangular root of Σ's corner: R from QR of the reversed rows, reversed back to be upper triangular.
         R = np.asarray(np.linalg.qr(self.root[:n][::-1].T, mode="r"))
-        return DenseGaussian(self.mean[:n], R.T[::-1, ::-1])
+        return DenseGaussian(self.mean[:n], np.ascontiguousarray(R.T[::-1, ::-1]))
 
     def products(self, left: slice, right: slice) -> float:
         """Σ E[θ_j θ_k] over corresponding elements of two slices."""

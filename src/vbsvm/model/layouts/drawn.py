@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array, sum_terms
 from vbsvm.base.cached import cached_property
 from vbsvm.model.gates import Gates
-from vbsvm.model.interfaces import Effects, Precision, Rows, SecondMoments
+from vbsvm.model.interfaces import Effects, PointDistribution, Precision, Rows, SecondMoments
 from vbsvm.model.layouts.dense import MatrixRows
 
 # Number of draws in the steps of a fit, whose errors partly cancel over rows, and for standard errors. The relative
@@ -179,6 +179,10 @@ class DrawnGaussian(SecondMoments):
         """E[θᵀ gram θ]."""
         spread = float(np.vdot(self.draws.T, gram.times(self.draws.T))) / len(self.draws)
         return float(self.mean @ gram.times(self.mean)) + spread
+
+    def draw(self, rng: np.random.Generator) -> PointDistribution:
+        """The mean and one of the draws."""
+        return PointDistribution(self.mean + self.draws[rng.integers(len(self.draws))])
 
     def effective(self, gates: Gates | None) -> "DrawnGaussian":
         """Itself, as this layout has no indicators."""
