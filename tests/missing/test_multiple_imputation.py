@@ -265,7 +265,7 @@ class TestSpreads:
 
     def test_nothing_missing(self):
         X, y = simulate(60, 2, seed=0)
-        with pytest.raises(ValueError, match="no input of this fit is missing"):
+        with pytest.raises(ValueError, match="no predictor of this fit has missing values"):
             VBSVC().fit(X, y).missing_information()
 
     def test_draws_have_their_own(self, table):

@@ -139,7 +139,7 @@ def scores(fit: Any, X: Any = None, y: Any = None, ax: "Canvas" = None, *, class
     source = " of left-out rows" if rows.left_out else ""
     label = style.wrapped([f"score{source} (positive: {rows.classes[1]})"], style.LINE)[0][0]
     ax.set_xlabel("\n".join([label, *(["; ".join(more)] if more else [])]))
-    ax.set_ylabel("share of the class")
+    ax.set_ylabel("proportion of the class")
     n_columns = 2 if sum(map(len, rows.classes)) < style.NAME else 1
     ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=n_columns, handlelength=1.2, columnspacing=1.0)
     return style.finish(ax, f"Distributions of the scores of {rows.classes[0]} and {rows.classes[1]}.")
