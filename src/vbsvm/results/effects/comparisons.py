@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -44,12 +45,9 @@ def check_comparison(kind: str, compare: Any, at: Any) -> None:
 
 
 def _check_weights(name: Any, weights: Any) -> None:
-    if not isinstance(weights, Mapping):
-        raise TypeError(f"contrasts: {name!r} needs weights by level, such as {{'a': 1, 'b': -1}}; got {weights!r}.")
-    try:
-        numbers = np.array([float(weight) for weight in weights.values()])
-    except (TypeError, ValueError):
-        raise TypeError(f"contrasts: the weights of {name!r} must be numbers; got {list(weights.values())}.") from None
+    if not isinstance(weights, Mapping) or not all(isinstance(weight, Real) for weight in weights.values()):
+        raise TypeError(f"contrasts: {name!r} needs numbers by level, such as {{'a': 1, 'b': -1}}; got {weights!r}.")
+    numbers = np.array(list(weights.values()), dtype=np.float64)
     largest = float(np.abs(numbers).max(initial=0.0))
     if not 0.0 < largest < np.inf:
         raise ValueError(f"contrasts: the weights of {name!r} must be finite, and not all 0.")
