@@ -21,14 +21,11 @@ def contrast_weights(compare: Any, values: Sequence[Any], kind: str) -> dict[str
     """Weights of the values in each contrast, by its label: those that were given, or of pairs of values."""
     if isinstance(compare, Mapping):
         return {name: np.array([float(of.get(value, 0.0)) for value in values]) for name, of in compare.items()}
-    order = range(len(values))
-    pairs = {
-        "reference": ((0, k) for k in order[1:]),
-        "pairwise": combinations(order, 2),
-        "sequential": pairwise(order),
-    }
-    sign, identity = "-" if kind == "difference" else "/", np.eye(len(values))
-    return {f"{values[k]} {sign} {values[j]}": identity[k] - identity[j] for j, k in pairs[compare]}
+    order, sign, identity = range(len(values)), "-" if kind == "difference" else "/", np.eye(len(values))
+    pairs = {"pairwise": combinations(order, 2), "sequential": pairwise(order)}.get(
+        compare, ((0, k) for k in order[1:])
+    )
+    return {f"{values[k]} {sign} {values[j]}": identity[k] - identity[j] for j, k in pairs}
 
 
 def check_comparison(kind: str, compare: Any, at: Any) -> None:
