@@ -674,7 +674,10 @@ def test_a_fit_in_a_cluster_shows_what_one_in_memory_shows(client, tmp_path):
     with pytest.raises(NotFittedError):
         far.summary()
     far.fit(dd.from_pandas(X.assign(y=frame["y"]), npartitions=3), target="y")
-    for table, expected in ((far.summary(), near.summary()), (far.effects("city", data=X), near.effects("city", data=X))):
+    for table, expected in (
+        (far.summary(), near.summary()),
+        (far.effects("city", data=X), near.effects("city", data=X)),
+    ):
         pd.testing.assert_frame_equal(table[["estimate"]], expected[["estimate"]], rtol=1e-4)
         assert table.attrs["note"]
     assert len(far.slopes("a", data=X)) == len(near.slopes("a", data=X))
