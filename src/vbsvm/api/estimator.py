@@ -317,10 +317,9 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
         return isinstance(self.prior, LaplaceZero) or self.prior == "laplace-zero"
 
     def __sklearn_tags__(self) -> Any:
-        """Say that NaN and sparse tables are welcome, and that it is a transformer where the prior selects."""
+        """Say that sparse tables are welcome, and that it is a transformer where the prior selects."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags = tags.transformer_tags if self._selects_inputs else None
-        tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
         return tags
 
