@@ -536,11 +536,14 @@ class Fit(AverageEffects, Predictor):
         shown = self._showing(covariance)
         return report.write(path, [shown], evaluations, title, report.Owner(shown, data))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fit, without its data, to a file for ``vbsvm.load``; an existing file is replaced."""
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fit, without its data, to a file for ``vbsvm.load``.
+
+        A model in the file is replaced; a file that holds anything else only with ``overwrite=True``.
+        """
         from vbsvm.storage import saving
 
-        check_path(path)
+        saving.check_target(path, overwrite=overwrite)
         saving.write(path, "Fit", self._contents())
 
     def _contents(self) -> dict[str, Any]:
