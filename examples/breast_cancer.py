@@ -26,4 +26,4 @@ plots.coefficients(clf, top=12)
 # %%
 # How far the scores of the two classes lie apart, on rows that the fit has not seen.
 
-plots.predictive(clf, X_test, y_test)
+plots.scores(clf, X_test, y_test)

@@ -142,8 +142,8 @@ def test_one_of_several_classes_is_set_against_the_rest(label, place, tmp_path):
 def test_gibbs_draws_and_warnings_are_one_line(place, tmp_path):
     options = ("--gibbs", "--draws", 20, "--tune", 5, "--chains", 2, "--seed", 3)
     said = run("fit", place / "numbers.csv", "--formula", "y ~ a", *options, "--out", tmp_path / "m")
-    assert said.stderr.startswith("Warning: The chains have not mixed well enough")
-    assert "Draw more, as with --draws 80 --tune 10, or" in said.stderr
+    assert said.stderr.startswith("Warning: Chains have not converged")
+    assert "Increase the number of draws, as with --draws 80 --tune 10, or" in said.stderr
     assert load(tmp_path / "m").outcome.coefficients.shape == (2, 20, 2)
 
 
@@ -437,12 +437,12 @@ BAD_TABLES = [
     ("d.csv", b"a,y\nfirst,1,2\nsecond,2,3\n", "line 2 has 3 cells"),
     ("d.csv", GOOD + b'"1,2\n', "a quotation mark that opens in line 62 is not closed"),
     ("d.csv", b"a,y" + b"x" * 200_000, "begins with a line that is too long to be a header"),
-    ("d.csv", GOOD + b"\xff\xfe,2\n", "d.csv is not UTF-8 text (it holds the byte 0xff)"),
-    ("d.csv", "é,y\n1,2\n".encode("latin-1"), "d.csv is not UTF-8 text (it holds the byte 0xe9)"),
+    ("d.csv", GOOD + b"\xff\xfe,2\n", "d.csv is not UTF-8 text (it contains the byte 0xff)"),
+    ("d.csv", "é,y\n1,2\n".encode("latin-1"), "d.csv is not UTF-8 text (it contains the byte 0xe9)"),
     ("d.csv", GOOD.decode().encode("utf-16"), "d.csv is UTF-16 text"),
     ("d.csv", GOOD.decode().encode("utf-16-le"), "d.csv is UTF-16 text"),
     ("d.csv", GOOD.decode().encode("utf-16-be"), "d.csv is UTF-16 text"),
-    ("d.csv", GOOD + b"1\0,2\n", "holds a NUL byte in line 62"),
+    ("d.csv", GOOD + b"1\0,2\n", "contains a NUL byte in line 62"),
     ("d.csv", b"\x89PNG\r\n\x1a\n" + bytes(50), "not a text file"),
     ("d.csv", b"PK\x03\x04" + bytes(50), "a zip archive or an Excel workbook"),
     ("d.csv", b"\xd0\xcf\x11\xe0" + bytes(50), "an Excel workbook"),
@@ -494,7 +494,7 @@ def test_an_archive_of_several_files_is_refused(tmp_path):
         archive.writestr("a.csv", GOOD)
         archive.writestr("b.csv", GOOD)
     said = run("fit", tmp_path / "d.csv.zip", "--target", "y", code=1).stderr
-    assert "holds 2 files, but only one is allowed: unpack it first" in said
+    assert "contains 2 files, but only one is allowed: unpack it first" in said
 
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow"])
@@ -678,7 +678,7 @@ def test_balanced_classes_have_the_same_weight(place, tmp_path):
          "No row is 'a'. Give 'a' more weight: --balanced."),
         ("Model.fit: no. Give 'a' more weight: weights=… with 4.1 for its rows and 0.57 for all others.",
          "No. Give 'a' more weight: --balanced."),
-        ("VBSVC was interrupted after 3 passes.", "The fit was interrupted after 3 passes."),
+        ("VBSVC was interrupted after 3 iterations.", "The fit was interrupted after 3 iterations."),
         ("as in positive=2; VBSVC fits all of them at once.", "as in --positive 2; --target fits all of them at once."),
         ("take inference=Variational().", "take variational Bayes, without --gibbs."),
     ],

@@ -64,7 +64,7 @@ def iris():
 
 @pytest.fixture(scope="module")
 def drawn(data):
-    with pytest.warns(UserWarning, match="mixed"):
+    with pytest.warns(UserWarning, match="chains have not converged"):
         return VBSVC(inference=Gibbs(draws=50, tune=20, chains=3), random_state=0).fit(data[["age", "dose"]], data["y"])
 
 
@@ -319,15 +319,15 @@ def test_without_rows_those_of_the_fit_are_left_out(fit, iris):
     first = next(below for k in range(1, 10) if (below := chances * 10 < k).sum() >= 20)
     np.testing.assert_allclose(points(ax)[0], [chances[first].mean(), (left_out.labels == "yes")[first].mean()])
     assert ax.get_xlabel().endswith("(leave-one-out)")
-    assert "left-out rows" in plots.predictive(iris[0], class_="setosa").get_xlabel()
-    with pytest.raises(ValueError, match=r"has no training rows.*Or pass rows"):
+    assert "left-out rows" in plots.scores(iris[0], class_="setosa").get_xlabel()
+    with pytest.raises(ValueError, match=r"has no training data.*Or pass rows"):
         plots.calibration(fit._without_rows())
 
 
 def test_only_a_hinge_has_margins(data):
     logistic = Model("y ~ dose", data, likelihood="logistic").fit()
     for given in (data, None):
-        assert [line.get_xdata()[0] for line in plots.predictive(logistic, given).lines] == [0.0]
+        assert [line.get_xdata()[0] for line in plots.scores(logistic, given).lines] == [0.0]
 
 
 def test_figures_tell_in_words_what_they_show_and_files_keep_it(fit, clf, data, tmp_path):
@@ -350,7 +350,7 @@ def test_figures_tell_in_words_what_they_show_and_files_keep_it(fit, clf, data, 
 
 
 def test_scores_by_class_are_shares_with_margins(fit, data):
-    ax = plots.predictive(fit, data)
+    ax = plots.scores(fit, data)
     outlines = [patch for patch in ax.patches if patch.get_label() and patch.get_label()[0] != "_"]
     assert [patch.get_label() for patch in outlines] == [
         f"{name} ({(data['y'] == name).sum()} rows)" for name in ("no", "yes")
@@ -366,11 +366,11 @@ def test_scores_by_class_are_shares_with_margins(fit, data):
 def test_rows_without_known_classes_are_refused(clf, fit, data, iris):
     X = np.random.default_rng(0).normal(size=(10, 8))
     with pytest.raises(ValueError, match="pass y"):
-        plots.predictive(clf, X)
+        plots.scores(clf, X)
     with pytest.raises(ValueError, match="rows of both classes"):
-        plots.predictive(clf, X, np.ones(10, dtype=bool))
+        plots.scores(clf, X, np.ones(10, dtype=bool))
     with pytest.raises(ValueError, match="was not a class in fit"):
-        plots.predictive(clf, X, ["a"] * 10)
+        plots.scores(clf, X, ["a"] * 10)
     with pytest.raises(ValueError, match="no column 'y'"):
         plots.calibration(fit, data.drop(columns="y"))
     with pytest.raises(TypeError, match="pass a fitted VBSVC"):
@@ -575,7 +575,7 @@ class TestPipelines:
         nameless = make_pipeline(FunctionTransformer(np.asarray), VBSVC()).fit(X, y)
         with pytest.raises(ValueError, match="can't name the columns that reach its last step"):
             plots.coefficients(nameless)
-        assert plots.predictive(nameless, X, y) is not None
+        assert plots.scores(nameless, X, y) is not None
         named = make_pipeline(FunctionTransformer(lambda X: X * 2), VBSVC()).set_output(transform="pandas").fit(X, y)
         assert labels(plots.coefficients(named, ordered=False).yaxis) == ["age", "dose"]
 

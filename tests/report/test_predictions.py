@@ -263,7 +263,7 @@ def test_inputs_chosen_among_many_do_not_pass_for_good_predictions(tmp_path, mon
     assert clf.left_out_predictions().error.value > 0.3
     monkeypatch.setattr(leave_one_out, "REFITS", 0)
     page = outline(clf.report(tmp_path / "r.html"))
-    assert "may be inaccurate here: 80 predictors were selected from with 40 observations" in page.words
+    assert "may be inaccurate here: selection among 80 predictors with 40 observations" in page.words
     assert "predictors were selected with all observations" in page.words
     assert "Good: Misclassification rate" not in page.words
     assert "Good: Well calibrated" not in page.words
@@ -271,7 +271,7 @@ def test_inputs_chosen_among_many_do_not_pass_for_good_predictions(tmp_path, mon
 
 
 def test_a_sampler_is_left_out_by_the_covariance_of_its_draws(data, tmp_path):
-    with pytest.warns(UserWarning, match="mixed"):
+    with pytest.warns(UserWarning, match="chains have not converged"):
         clf = VBSVC(inference=Gibbs(draws=200, tune=50, chains=2), random_state=0).fit(data[["a", "b"]], data["y"])
     sampled = evaluation.evaluate_left_out(clf.fit_, Owner(clf))
     climbed = evaluation.evaluate_left_out(VBSVC().fit(data[["a", "b"]], data["y"]).fit_, None)

@@ -76,8 +76,8 @@ def test_a_full_report_says_what_was_fitted_and_how_far_to_trust_it(full, with_m
         "the model, in sample",
         "the model, new levels",
         "the other observations of the same g",
-        "with the uncertainty about missing values",
-        "by the exact bound are somewhat too small",
+        "including the uncertainty due to missing values",
+        "The exact bound underestimates standard deviations",
         "are not comparable with those of a logistic model",
         "predictor missing proportion FMI",
         "A support vector machine estimates which class is more likely, not how likely it is.",
@@ -139,32 +139,32 @@ def test_the_exact_bound_is_not_called_mean_field(data, tmp_path):
         "variational Bayes with the exact bound",
         "95 % intervals that are robust confidence intervals",
         "95 % intervals by linear response; too narrow for random effects",
-        "standard deviations of effects by the exact bound are somewhat too small",
-        "with the groups of g as independent units",
+        "The exact bound underestimates standard deviations of random effects",
+        "cluster-robust (sandwich), clustered on g",
     ):
         assert said in page.words, said
-    for absent in ("by mean field", "mean-field", "mean field found"):
+    for absent in ("mean-field", "mean field"):
         assert absent not in page.words, absent
 
 
 def test_a_sampler_shows_chains_and_no_bound(data, tmp_path):
     X, y = data[["age", "sugar"]], data["y"]
-    with pytest.warns(UserWarning, match="mixed"):
+    with pytest.warns(UserWarning, match="chains have not converged"):
         clf = VBSVC(inference=Gibbs(draws=60, tune=20, chains=2), random_state=0).fit(X, y)
     page = outline(clf.report(tmp_path / "r.html", X, y))
     assert "2 chains of 60 draws" in page.words
     assert "Caution: The chains have not mixed well enough" in page.words
     assert "R-hat 1." in page.words
-    assert "mean field" not in page.words
-    assert "Spreads are too small" not in page.words
-    assert "Spreads are not confidence intervals" in page.words
-    assert "less often than their level" in page.words
+    assert "mean-field" not in page.words
+    assert "Standard deviations are too small" not in page.words
+    assert "Intervals are not confidence intervals" in page.words
+    assert "below the nominal level" in page.words
     assert "converged after" not in page.words
 
 
 def test_a_sampler_of_gates_shows_how_they_mix(data, tmp_path):
     X, y = data[["age", "sugar"]], data["y"]
-    with pytest.warns(UserWarning, match="mixed"):
+    with pytest.warns(UserWarning, match="chains have not converged"):
         clf = VBSVC(LaplaceZero(0.3), Gibbs(draws=60, tune=20, chains=2), random_state=0).fit(X, y)
     assert "R-hat, inclusion" in outline(clf.report(tmp_path / "r.html")).words
 
@@ -175,7 +175,7 @@ def test_selection_has_a_section_and_a_caveat(data, tmp_path, prior):
     page = outline(VBSVC(prior).fit(X, y).report(tmp_path / "r.html"))
     assert "Variable selection" in titles(page)
     assert "predictors have an inclusion probability above ½" in page.words
-    assert ("several optima" in page.words) == (not prior.joint)
+    assert ("several local maxima" in page.words) == (not prior.joint)
     assert bool(re.search(r"\d starts (dis)?agree", page.words)) == bool(prior.restarts)
 
 

@@ -194,8 +194,8 @@ def _rows(fitted: Any, frame: Any, target: str | None, *, drop: bool) -> tuple[d
 )
 @click.option(
     "--groups",
-    type=click.Choice(["observed", "new"]),
-    default="observed",
+    type=click.Choice(["known", "new", "error", "observed"]),
+    default="known",
     show_default=True,
     help="Whether observations keep their random effects.",
 )

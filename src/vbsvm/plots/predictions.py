@@ -99,7 +99,7 @@ def _spikes(ax: "Axes", probabilities: Array, weights: Array, colour: str, *, to
     ax.vlines(middle[filled], begin, end, color=colour, linewidth=1.6)
 
 
-def predictive(fit: Any, X: Any = None, y: Any = None, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
+def scores(fit: Any, X: Any = None, y: Any = None, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
     """Scores of rows by class; the prediction changes at 0, and correct scores beyond the margins at ±1 have no loss.
 
     Parameters
@@ -114,7 +114,7 @@ def predictive(fit: Any, X: Any = None, y: Any = None, ax: "Canvas" = None, *, c
     class_ : label, default None
         The class to set against the rest, if the estimator has more than two.
     """
-    rows, ax = predicted("predictive", fit, X, y, class_), style.axes(ax, 2.8)
+    rows, ax = predicted("scores", fit, X, y, class_), style.axes(ax, 2.8)
     reach = max(MAX_QUARTILES * float(np.quantile(np.abs(rows.scores), 0.75)), 1.25)
     low, high = max(float(rows.scores.min()), -reach), min(float(rows.scores.max()), reach)
     n_bars = int(np.clip(2.5 * np.cbrt(len(rows.scores)), 10, MAX_BARS))
@@ -278,7 +278,7 @@ def effects(
     at: Any = None,
     data: Any = None,
     weights: Any = None,
-    groups: str = "observed",
+    groups: str = "known",
     level: float = 0.95,
     covariance: str | None = None,
 ) -> "Axes":

@@ -192,7 +192,7 @@ def _scores(rows: Predicted, key: str) -> Picture:
         f"{key}-scores",
         f"Distributions of the {what.lower()} of the classes {rows.classes[0]} and {rows.classes[1]}{source}.",
         f"{what} by class{source}; above 0 the prediction is “{rows.classes[1]}”.",
-        lambda ax: figures.predictive(rows, ax=ax),
+        lambda ax: figures.scores(rows, ax=ax),
     )
 
 

@@ -99,8 +99,9 @@ class FormulaRows:
 
     @staticmethod
     def of(reader: "Reader", given: "GivenRows") -> "FormulaRows":
-        """Rows of a frame."""
-        return FormulaRows(reader, given.data, given.kept, reader.select(given.data, given.kept), given.weights)
+        """Rows of a frame, which may lack the columns of groups."""
+        frame = reader.select(given.data, given.kept, reader.lacking_groups(given.data))
+        return FormulaRows(reader, given.data, given.kept, frame, given.weights)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -128,7 +129,7 @@ class FormulaRows:
         grouped = any(name in factor.columns for factor in self.reader.plan.factors)
         if name in self.reader.numeric and not grouped:
             return None
-        return sorted(self.frame[name].dropna().unique().tolist())
+        return sorted(self.column(name).dropna().unique().tolist())
 
     def encoded(self, changes: Mapping[str, Any]) -> Encoded:
         """Columns are set before they are encoded, so that transforms, curves and interactions follow."""
