@@ -27,7 +27,7 @@ def drawing(experiment: str, findings: Findings) -> tuple[Drawing, str] | None:
         if len(known) < len(found):
             return None
         told = (
-            "Inclusion probabilities of 57 inputs by VB and by MCMC, shaded by the probability of a positive sign "
+            "Inclusion probabilities of 57 predictors by VB and by MCMC, shaded by the probability of a positive sign "
             "given that they are in."
         )
         return lambda figure: _bars(figure, known), told

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 from vbsvm.version import __version__
 
 if TYPE_CHECKING:
+    from vbsvm import datasets as datasets
+    from vbsvm import plots as plots
     from vbsvm.api.cross_validation import cross_validate
     from vbsvm.api.fit_warnings import OneClassWarning
     from vbsvm.api.model import Model
@@ -94,10 +96,14 @@ _HOMES = {
     "Shift": "vbsvm.missing.settings",
     "Variational": "vbsvm.inference.variational",
 }
+# Packages that need no import of their own.
+_PACKAGES = ("datasets", "plots")
 
 
 def __getattr__(name: str) -> Any:
     """Load public names on first use, so that importing the package stays quick."""
+    if name in _PACKAGES:
+        return import_module(f"vbsvm.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'vbsvm' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
@@ -105,4 +111,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """List the public names, loaded or not."""
-    return __all__
+    return [*__all__, *_PACKAGES]

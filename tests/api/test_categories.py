@@ -181,7 +181,6 @@ def test_a_report_shows_the_category_as_one_input(data, fitted, tmp_path):
     ("act", "words"),
     [
         (lambda clf, X, y: clf.partial_fit(X, y), "partial_fit"),
-        (lambda clf, X, y: clf.fit_files("x.csv", "y"), "fit_files does not support categories"),
         (lambda clf, X, y: clf.fit(X, y).to_sklearn(), "encodes categories: use save"),
         (lambda clf, X, y: clf.fit(X, y).impute(X, 2), "draws of encoded categories are not supported"),
         (lambda clf, X, y: clf.fit(X, y).predict(X.assign(city=1.0)), "'city' were text in fit"),

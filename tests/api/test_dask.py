@@ -17,7 +17,18 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from clusters import kill_during, wait_until, workers
-from vbsvm import VBSVC, GaussianImputation, Gibbs, LaplaceZero, Model, Normal, OneClassWarning, Variational, VBLogistic
+from vbsvm import (
+    VBSVC,
+    GaussianImputation,
+    Gibbs,
+    LaplaceZero,
+    Model,
+    Normal,
+    OneClassWarning,
+    Variational,
+    VBLogistic,
+    load,
+)
 from vbsvm.dask import DaskVBLogistic, DaskVBSVC
 from vbsvm.sources import cluster
 from vbsvm.sources.distributed import Distributed
@@ -621,3 +632,70 @@ def test_what_needs_rows_in_memory_is_refused(client):
     model = Model("y ~ x + z", dd.from_pandas(table(missing=0.1), npartitions=2))
     with pytest.raises(TypeError, match="are in a cluster"):
         model.sensitivity([0.0, 1.0])
+
+
+def with_categories(n=200, missing=0.0):
+    X, y = data(n)
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame(X, columns=NAMES).assign(
+        city=rng.choice(["Bern", "Genf", "Uri"], n),
+        size=pd.Categorical(rng.choice(["s", "l"], n)),
+        ward=rng.integers(0, 6, n),
+        y=y,
+    )
+    frame["city"] = frame["city"].mask(rng.random(n) < missing)
+    return frame
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.1])
+@pytest.mark.parametrize("group", [None, "ward"])
+def test_text_and_categories_in_a_cluster_are_encoded_as_in_memory(client, missing, group, tmp_path):
+    frame = with_categories(missing=missing).drop(columns=[] if group else "ward")
+    X = frame.drop(columns="y")
+    settings = {"categories": "one-hot", "inference": TIGHT, "group": group}
+    near = VBLogistic(**settings).fit(X, frame["y"])
+    far = DaskVBLogistic(**settings).fit(dd.from_pandas(frame, npartitions=4), target="y")
+    assert far.summary().index.tolist() == near.summary().index.tolist()
+    assert {name: list(levels) for name, levels in far.levels_.items()} == {
+        name: list(levels) for name, levels in near.levels_.items()
+    }
+    np.testing.assert_allclose(far.coef_, near.coef_, rtol=1e-5, atol=1e-7)
+    proba = far.predict_proba(dd.from_pandas(X, npartitions=3)).compute()
+    np.testing.assert_allclose(proba, near.predict_proba(X), rtol=1e-5)
+    far.save(tmp_path / "model")
+    np.testing.assert_allclose(load(tmp_path / "model").predict_proba(X), proba)
+
+
+def test_a_fit_in_a_cluster_shows_what_one_in_memory_shows(client, tmp_path):
+    frame = with_categories()
+    X = frame.drop(columns=["y", "ward"])
+    near = VBLogistic(categories="one-hot", inference=TIGHT).fit(X, frame["y"])
+    far = DaskVBLogistic(categories="one-hot", inference=TIGHT)
+    with pytest.raises(NotFittedError):
+        far.summary()
+    far.fit(dd.from_pandas(X.assign(y=frame["y"]), npartitions=3), target="y")
+    effects = far.effects("city", data=X), near.effects("city", data=X)
+    for table, expected in ((far.summary(), near.summary()), effects):
+        pd.testing.assert_frame_equal(table[["estimate"]], expected[["estimate"]], rtol=1e-4)
+        assert table.attrs["note"]
+    assert len(far.slopes("a", data=X)) == len(near.slopes("a", data=X))
+    assert len(far.contrasts("city", data=X)) == len(near.contrasts("city", data=X))
+    with pytest.raises(ValueError, match="give rows with data="):
+        far.effects("a")
+    with pytest.raises(TypeError, match=r"compute\(\)"):
+        far.effects("a", data=dd.from_pandas(X, npartitions=3))
+    page = far.report(tmp_path / "report.html", X.head(80), frame["y"].head(80))
+    assert "city[Uri]" in page.read_text()
+    assert far.tidy().columns[0] == "term"
+    assert far.glance()["converged"].all()
+    assert len(far.predictive(X.head())) == len(far.predict_interval(X.head())) == 5
+
+
+def test_a_level_of_another_kind_in_one_partition_is_refused(client):
+    frame = pd.DataFrame({"a": np.arange(40.0), "k": pd.Series(["u", "v"] * 10 + [1, 2] * 10, dtype=object)})
+    with config.set({"dataframe.convert-string": False}):
+        table = dd.from_pandas(frame.assign(y=np.arange(40) % 3 > 0), npartitions=2)
+        with pytest.raises((ValueError, TypeError), match=r"^Partition 1: The labels in column 'k' were text"):
+            DaskVBSVC(categories="one-hot").fit(table, target="y")
+    with pytest.raises(ValueError, match="categories must be"):
+        DaskVBSVC(categories="dummy").fit(table, target="y")

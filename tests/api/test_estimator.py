@@ -330,7 +330,7 @@ def test_it_shows_itself():
 
 
 def test_public_names_load_on_first_use():
-    assert set(vbsvm.__all__) == set(dir(vbsvm))
+    assert {*vbsvm.__all__, "plots", "datasets"} == set(dir(vbsvm))
     for name in vbsvm.__all__:
         assert getattr(vbsvm, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'Kernel'"):

@@ -1,6 +1,7 @@
 """Numbers and tables as they are printed: few digits, 80 columns, and nothing hidden; and as HTML in notebooks."""
 
 import math
+import pickle
 import re
 from html.parser import HTMLParser
 
@@ -8,9 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vbsvm import VBSVC, LaplaceZero, Model, Variational
+from vbsvm import VBSVC, LaplaceZero, Model, Variational, VBLogistic
 from vbsvm.base import printing
 from vbsvm.inference.loop import Status
+from vbsvm.results import tables
 
 HOSTILE = "<script>alert(1)</script> & <b>"
 
@@ -195,8 +197,60 @@ def test_notebooks_get_plain_html_with_names_as_text(data):
 def test_a_page_of_very_many_coefficients_says_how_many_are_shown():
     X = np.random.default_rng(0).normal(size=(40, 300))
     fit = VBSVC().fit(X, X[:, 0] > 0).fit_[0]
-    assert "60 of 301 shown" in fit._repr_html_()
-    assert "x299" in str(fit)
+    said = "301 coefficients; shown are the 20 with the largest estimates relative to their standard errors."
+    assert f"Coefficients: {said}" in fit._repr_html_()
+    for text in (str(fit), repr(fit.summary())):
+        assert " ".join(text.split()).count(said) == 1
+        assert len({line.split()[0] for line in text.splitlines() if line.startswith(("x", "(intercept)"))}) == 20
+        assert "\nx0 " in text
+        assert max(map(len, text.splitlines())) <= 80
+    assert len(fit.summary()) == 301
+
+
+def test_of_very_many_coefficients_the_selected_ones_are_shown():
+    X = np.random.default_rng(0).normal(size=(100, 100))
+    fit = VBSVC("laplace-zero").fit(X, X[:, 0] + X[:, 7] > 0).fit_[0]
+    selected = [f"x{k}" for k in np.flatnonzero(fit.inclusion_probability > 0.5)]
+    text = str(fit)
+    assert [line.split()[0] for line in text.splitlines() if line.startswith("x")] == selected
+    assert f"101 coefficients; shown are the {len(selected) + 1} with inclusion probability above 0.5." in text
+    table = fit.summary().assign(inclusion=np.r_[np.linspace(0.6, 1.0, 101)])
+    rows, which = tables.most_notable(table)
+    assert which == "101 coefficients; shown are the 60 with the largest inclusion probabilities."
+    assert rows.index.tolist() == table.index[-60:].tolist()
+    rows, which = tables.most_notable(table.assign(inclusion=0.1))
+    assert len(rows) == 0
+    assert "the 0 with inclusion" in which
+
+
+def test_a_summary_prints_its_intervals_whatever_pandas_hides(data):
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    frame = VBLogistic().fit(X, X[:, 0] > 0).summary()
+    with pd.option_context("display.max_columns", 2, "display.width", 30):
+        text = repr(frame)
+    assert "…" not in text
+    assert "..." not in text
+    for name in frame.columns:
+        assert name in text
+    several = VBSVC().fit(X, np.arange(60) % 3).summary()
+    assert "upper" in repr(several)
+    assert several.attrs["note"]
+    for table in (frame, several):
+        assert type(table.round(2)) is type(table.loc[:, ["lower"]]) is pd.DataFrame
+        back = pickle.loads(pickle.dumps(table))
+        pd.testing.assert_frame_equal(back, table)
+        assert repr(back) == repr(table)
+
+
+@pytest.mark.parametrize(("columns", "width"), [("30", 40), ("90", 90), ("200", 100), ("", 80)])
+def test_what_is_printed_is_as_wide_as_the_terminal(columns, width, monkeypatch, data):
+    monkeypatch.setenv("COLUMNS", columns)
+    assert printing.text_width() == width
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    fit = VBLogistic().fit(X, X[:, 0] > 0).fit_[0]
+    lines = str(fit).splitlines()
+    assert width - 15 < max(map(len, lines)) <= width
+    assert printing.wrap_text("a " * 100, 20).splitlines()[0] == "a " * 9 + "a"
 
 
 def test_estimators_keep_the_page_of_scikit_learn(data):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vbsvm import VBSVC, Gibbs
-from vbsvm.inference import loop
+from vbsvm.base import printing
 
 X = np.random.default_rng(0).normal(size=(60, 2))
 Y = X[:, 0] + np.random.default_rng(1).normal(size=60) > 0
@@ -45,10 +45,12 @@ def test_nobody_is_bothered_who_did_not_ask():
 def test_long_fits_in_memory_show_how_far_they_are_where_somebody_looks(monkeypatch, capsys):
     VBSVC().fit(X, Y)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(loop, "is_interactive", lambda: True)
+    monkeypatch.setattr(printing, "is_interactive", lambda: True)
     VBSVC().fit(X, Y)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(loop, "SECONDS_BEFORE", 0.0)
+    monkeypatch.setattr(printing, "SECONDS_BEFORE", 0.0)
+    VBSVC(verbose=0).fit(X, Y)
+    assert capsys.readouterr().err == ""
     VBSVC().fit(X, Y)
     shown = capsys.readouterr().err
     assert "Pass 2: bound -" in shown

@@ -15,7 +15,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vbsvm import VBSVC, Files, GaussianImputation, Gibbs, LaplaceZero, Model, Variational, cross_validate
+from vbsvm import (
+    VBSVC,
+    Files,
+    GaussianImputation,
+    Gibbs,
+    LaplaceZero,
+    Model,
+    Variational,
+    VBLogistic,
+    cross_validate,
+    load,
+)
 from vbsvm.inference import loop
 from vbsvm.results import fit_predictions, training_rows
 from vbsvm.sources import files as file_sources
@@ -758,3 +769,57 @@ def test_dictionaries_that_differ_between_files_are_one_category(tmp_path):
     whole, found = Model("y ~ x + size", frame).fit(TIGHT), Model("y ~ x + size", folder).fit(TIGHT)
     assert found.plan.names == whole.plan.names
     assert means(found) == pytest.approx(means(whole), abs=1e-8)
+
+
+CATEGORIES = ["x", "k", "size", "h", "b"]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+@pytest.mark.parametrize("kind", [VBSVC, VBLogistic])
+def test_text_and_categories_in_files_are_encoded_as_in_memory(kind, ending, tmp_path):
+    frame = holed(table())
+    folder = written(frame, tmp_path / "d", ending=ending)
+    settings = {"categories": "one-hot", "inference": TIGHT, "group": "g"}
+    near = kind(**settings).fit(frame[[*CATEGORIES, "g"]], frame["y"], sample_weight=frame["w"])
+    for _ in range(2):  # the second time from the cache
+        clf = kind(**settings).fit_files(
+            Files(folder, cache=tmp_path / "cache"), "y", features=[*CATEGORIES, "g"], weights="w"
+        )
+        assert clf.summary().index.tolist() == near.summary().index.tolist()
+        assert {name: list(levels) for name, levels in clf.levels_.items()} == {
+            name: list(levels) for name, levels in near.levels_.items()
+        }
+        assert clf.coef_ == pytest.approx(near.coef_, rel=1e-6, abs=1e-8)
+    new = frame[[*CATEGORIES, "g"]].head(20)
+    np.testing.assert_allclose(clf.predict_proba(new), near.predict_proba(new), rtol=1e-6)
+    clf.save(tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict(new), clf.predict(new))
+    clf.predict_files(folder, tmp_path / "out.csv")
+    assert len(pd.read_csv(tmp_path / "out.csv")) == len(frame)
+    with pytest.warns(UserWarning, match="Levels that fit has not seen"):
+        clf.predict(new.assign(k="other"))
+
+
+def test_levels_of_rows_without_weight_are_none_in_files(tmp_path):
+    frame = table().assign(w=1.0)
+    frame.loc[3, ["k", "w"]] = ["rare", 0.0]
+    folder = written(frame, tmp_path / "d")
+    clf = VBSVC(categories="one-hot").fit_files(folder, "y", features=CATEGORIES, weights="w")
+    assert list(clf.levels_["k"]) == ["t", "u", "v"]
+    assert clf.converged_
+
+
+def test_categories_in_files_that_can_not_be_encoded(tmp_path):
+    frame = table().assign(many=[f"c{k}" for k in range(240)], none=None)
+    folder = written(frame.assign(none=frame["none"].astype("string")), tmp_path / "d")
+    with pytest.raises((TypeError, ValueError), match="categories="):
+        VBSVC().fit_files(folder, "y", features=CATEGORIES)
+    with pytest.raises(ValueError, match="Column 'none' has no value in any row"):
+        VBSVC(categories="one-hot").fit_files(folder, "y", features=["x", "none"])
+    clf = VBSVC(categories="one-hot").fit_files(folder, "y", features=CATEGORIES)
+    with pytest.raises(ValueError, match="categories must be"):
+        clf.set_params(categories="dummy").fit_files(folder, "y", features=CATEGORIES)
+    assert clf.converged_
+    clf.set_params(categories=None).fit_files(folder, "y", features=["x", "z"])
+    assert not hasattr(clf, "levels_")
+    assert clf.coef_.shape == (1, 2)

@@ -13,7 +13,7 @@ from vbsvm.api import validation
 from vbsvm.api.model import Model
 from vbsvm.api.task import read_inference
 from vbsvm.base.arrays import Array
-from vbsvm.base.printing import ReliabilityWarning, mute_warnings
+from vbsvm.base.printing import ReliabilityWarning, mute_warnings, progress, track
 from vbsvm.base.settings import check_whole
 from vbsvm.design import frames
 from vbsvm.inference.gibbs import Gibbs
@@ -34,6 +34,7 @@ def cross_validate(
     random_state: Any = 0,
     *,
     inference: Variational | Gibbs | str | None = None,
+    verbose: int | None = None,
 ) -> CrossValidation:
     """Cross-validated measures and predictions of a model by formula.
 
@@ -53,6 +54,8 @@ def cross_validate(
         Seed of the shuffle, and of ``Gibbs``. The same seed gives the same folds for models of the same data.
     inference : Variational or Gibbs, default None
         As in ``Model.fit``.
+    verbose : bool, default None
+        Whether to show on stderr how many folds are done, as in ``Model.fit``.
 
     Returns
     -------
@@ -78,7 +81,8 @@ def cross_validate(
         splits = _random_folds(folds, rows, members, seed)
     else:
         splits = _explicit_folds(folds, rows, members)
-    scores, log_odds = _fit_and_predict(rows, splits, inference, seed)
+    with progress(verbose):
+        scores, log_odds = _fit_and_predict(rows, splits, inference, seed)
     scheme = f"{len(splits)}-fold cross-validation" + ("" if groups is None else f" by {groups}")
     left_out = LeftOutPredictions(
         scheme,
@@ -97,9 +101,9 @@ def _fit_and_predict(
 ) -> tuple[Array, Array]:
     """Fit each fold; return decision values and log odds of the test rows (NaN for rows in no test set)."""
     scores, log_odds = (np.full(len(rows.numbers), np.nan) for _ in range(2))
-    for k, (train, test) in enumerate(splits, start=1):
+    for k, (train, test) in enumerate(track("folds", splits), start=1):
         try:
-            with mute_warnings(ReliabilityWarning):  # coefficients and effects of a fold are not shown
+            with progress(0), mute_warnings(ReliabilityWarning):  # coefficients and effects of a fold are not shown
                 model = rows.model.refitted_to(rows.frame.iloc[train], rows.weights[train])
                 fit = model.fit(inference, random_state=seed)
             if fit.interrupted:

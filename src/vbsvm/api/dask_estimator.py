@@ -1,6 +1,7 @@
 """The classifier of tables that lie in the workers of a Dask cluster."""
 
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
@@ -14,10 +15,21 @@ from vbsvm.api.estimator import LEARNED, Classifier
 from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.svc import VBSVC, VBLogistic
 from vbsvm.api.task import Task
+from vbsvm.base import guesses
 from vbsvm.base.arrays import Array
 from vbsvm.design.frames import is_collection
 from vbsvm.results.fit_predictions import PartitionMethod
 from vbsvm.sources.cluster import Cluster, delayed, header, partitions, split_target
+
+
+def _of_local(name: str) -> Any:
+    """The method of this name of the local estimator, which takes rows in memory, such as a sample."""
+
+    @wraps(getattr(Classifier, name))
+    def call(self: "DaskClassifier", *args: Any, **kwargs: Any) -> Any:
+        return getattr(self.to_local(), name)(*args, **kwargs)
+
+    return call
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -53,7 +65,8 @@ class DaskClassifier(ClassifierMixin, Estimator):
             inputs.check_group(self.group)
         empty = header(X)
         inputs.read_columns(self, empty, reset=True)
-        inputs.read_rows(empty, self.group)
+        vars(self).pop("levels_", None)
+        inputs.read_rows(empty, self.group, {} if self.categories else None)
         rows = DaskPartitions.from_table(cluster, X, y, sample_weight)
         return self._build_tasks(rows.read(TableReader.from_estimator(self, prior)), imputation)
 
@@ -97,6 +110,11 @@ class DaskClassifier(ClassifierMixin, Estimator):
         weights = cluster.sum(np.asarray, cluster.compute([correct(model, row) for row in rows]))
         return float(weights[0] / weights[1])
 
+    summary, tidy, glance = map(_of_local, ("summary", "tidy", "glance"))
+    effects, contrasts, slopes = map(_of_local, ("effects", "contrasts", "slopes"))
+    predictive, predict_interval = map(_of_local, ("predictive", "predict_interval"))
+    report, predict_files, save = map(_of_local, ("report", "predict_files", "save"))
+
     def to_local(self) -> Classifier:
         """An estimator that knows what has been learned, and needs no cluster."""
         parameters = self.get_params(deep=False)
@@ -125,6 +143,7 @@ class DaskClassifier(ClassifierMixin, Estimator):
 
 
 @final
+@guesses.explain(__init__=guesses.SETTINGS)
 @dataclass(eq=False, repr=False, kw_only=True)
 class DaskVBSVC(DaskClassifier):
     """``VBSVC`` for dask arrays and data frames: rows stay in the workers of a cluster, which send sums.
@@ -138,7 +157,7 @@ class DaskVBSVC(DaskClassifier):
     ----------
     client : distributed.Client, default None
         The cluster; None is the client that was made last. Pickles and copies of the estimator do not hold it.
-    prior, inference, imputation, group, standardize, fit_intercept, class_weight, random_state, likelihood_power
+    prior, inference, imputation, group, standardize, fit_intercept, class_weight, random_state, …
         As in ``VBSVC``.
 
     Attributes
@@ -155,6 +174,7 @@ class DaskVBSVC(DaskClassifier):
 
 
 @final
+@guesses.explain(__init__=guesses.SETTINGS)
 @dataclass(eq=False, repr=False, kw_only=True)
 class DaskVBLogistic(DaskClassifier):
     """``VBLogistic`` for dask arrays and data frames: see ``DaskVBSVC``.
@@ -163,7 +183,7 @@ class DaskVBLogistic(DaskClassifier):
     ----------
     client : distributed.Client, default None
         The cluster; None is the client that was made last. Pickles and copies of the estimator do not hold it.
-    prior, inference, imputation, group, standardize, fit_intercept, class_weight, random_state
+    prior, inference, imputation, group, standardize, fit_intercept, class_weight, random_state, …
         As in ``VBLogistic``.
 
     Attributes

@@ -23,14 +23,13 @@ from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.fit_warnings import Remark
 from vbsvm.api.sklearn_support import InputSelection, linear_classifier
 from vbsvm.api.task import Task
+from vbsvm.base import guesses
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import check_flag
 from vbsvm.design.columns import Encoded
 from vbsvm.inference.gibbs import Gibbs
-from vbsvm.inference.variational import Variational
 from vbsvm.missing.imputation import with_index
-from vbsvm.missing.settings import GaussianImputation
-from vbsvm.model.priors import LaplaceZero, Prior
+from vbsvm.model.priors import LaplaceZero
 from vbsvm.model.spec import State
 from vbsvm.results import fit_predictions, imputation, prediction, tables
 from vbsvm.results.effects.marginal import AverageEffects, Subject, subject_of
@@ -46,16 +45,15 @@ if TYPE_CHECKING:
 LEARNED = ("classes_", "n_features_in_", "feature_names_in_", "levels_")
 
 
+@guesses.explain(summary=guesses.SUMMARY, predict=guesses.PREDICTION)
 @dataclass(eq=False, repr=False, kw_only=True)
 class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit_predictions.Predictor):
     """What ``VBSVC`` and ``VBLogistic`` have in common: everything but the likelihood."""
 
     n_features_in_: int = field(init=False)
-    levels_: dict[Any, NDArray[Any]] = field(init=False)
     _stream: online.Stream = field(init=False)
 
     warm_start: bool = False
-    categories: str | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
@@ -73,12 +71,6 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
             excludes the row.
         """
         return self._fit_tasks(lambda: self._tasks(X, y, sample_weight))
-
-    def check_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
-        """Prior, inference and imputation, defaults filled in; other parameters are validated."""
-        if self.categories not in (None, "one-hot"):
-            raise ValueError(f"{type(self).__name__}: categories must be None or 'one-hot'; got {self.categories!r}.")
-        return super().check_settings()
 
     def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], list[Remark]]:
         """The fits; sums of earlier ``partial_fit`` calls are discarded."""
@@ -147,15 +139,14 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
         """
         from vbsvm.api.data.file_partitions import FileColumns, FilePartitions
 
-        if self.categories is not None:
-            raise ValueError("fit_files does not support categories: use Model(formula, files).")
         named = Files.of(files)
         opened = named.opened()
         columns = FileColumns.from_names(opened.names, target, features, weights)
 
         def tasks() -> list[Task]:
             prior, _, settings = self.check_settings()
-            about = columns.settings(opened.types, self.group, self.class_weight)
+            vars(self).pop("levels_", None)
+            about = columns.settings(opened.types, self)
             inputs.read_columns(self, inputs.header(columns.features), reset=True)
             reader = TableReader.from_estimator(self, prior, **about)
             return self._build_tasks(FilePartitions(named, opened, columns).read(reader), settings)

@@ -13,8 +13,9 @@ from vbsvm.api import likelihood_power, priors
 from vbsvm.api.data.partitions import EncodedData
 from vbsvm.api.fit_warnings import Remark, fit_tasks
 from vbsvm.api.task import Task, build_tasks, read_imputation, read_inference
+from vbsvm.base import guesses
 from vbsvm.base.arrays import Array, single_threaded_blas
-from vbsvm.base.printing import warn_user
+from vbsvm.base.printing import progress, warn_user
 from vbsvm.base.settings import check_flag
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
@@ -37,6 +38,7 @@ def _per_model(name: str, doc: str) -> Any:
     return property(lambda estimator: np.array([getattr(fit, name) for fit in estimator._fits]), doc=doc)
 
 
+@guesses.explain(guesses.ESTIMATOR)
 @dataclass(eq=False, repr=False)
 class Estimator(BaseEstimator):
     """Parameters, documented by each estimator, and a fit that replaces the one before when it is complete.
@@ -47,6 +49,7 @@ class Estimator(BaseEstimator):
     likelihood: ClassVar[Likelihood]
     fit_: tuple[Fit, ...] = field(init=False)
     classes_: NDArray[Any] = field(init=False)
+    levels_: dict[Any, NDArray[Any]] = field(init=False)
 
     prior: Prior | str | None = None
     inference: Variational | Gibbs | str | None = None
@@ -57,10 +60,12 @@ class Estimator(BaseEstimator):
     fit_intercept: bool = True
     class_weight: dict[Any, float] | str | None = None
     random_state: Any = None
+    verbose: int | None = None
+    categories: str | None = None
 
     def __dir__(self) -> list[str]:
         """Names for tab completion: what users look for."""
-        return sorted({*super().__dir__()} - _INTERNAL)
+        return sorted({*super().__dir__()} - _INTERNAL - {*guesses.ESTIMATOR})
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``prior__rate=…`` or ``inference__tol=…`` replaces the frozen object by a changed one."""
@@ -74,9 +79,10 @@ class Estimator(BaseEstimator):
             elif name in known:
                 whole[name] = value
             else:
+                hint = f" Of {name}: {guesses.SETTINGS[name]}." if name in guesses.SETTINGS else ""
                 raise ValueError(
                     f"Invalid parameter {name!r} for {type(self).__name__}: it has {list(known)}, and those of "
-                    "prior, inference and imputation, such as 'prior__rate'."
+                    f"prior, inference and imputation, such as 'prior__rate'.{hint}"
                 )
         changed = type(self)(**(known | whole))
         for owner, changes in nested.items():
@@ -91,6 +97,8 @@ class Estimator(BaseEstimator):
 
     def check_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
         """Prior, inference and imputation, defaults filled in; types are validated."""
+        if self.categories not in (None, "one-hot"):
+            raise ValueError(f"{type(self).__name__}: categories must be None or 'one-hot'; got {self.categories!r}.")
         check_flag(type(self).__name__, standardize=self.standardize, fit_intercept=self.fit_intercept)
         self._likelihood_power()
         return self._prior(), self._inference(), self._imputation()
@@ -125,6 +133,8 @@ class Estimator(BaseEstimator):
     def _build_tasks(self, data: EncodedData, imputation: GaussianImputation) -> list[Task]:
         """The tasks of encoded rows, whose classes are those of the estimator."""
         self.classes_ = data.encoder.classes
+        if levels := getattr(data.encoder, "categories", None):
+            self.levels_ = levels
         return build_tasks(data, imputation, self.likelihood)
 
     def _fit_tasks(self, tasks: Callable[[], list[Task]]) -> Self:
@@ -135,7 +145,7 @@ class Estimator(BaseEstimator):
         """Store the fits of a function and issue its warnings; on failure the estimator is restored."""
         before = dict(vars(self))
         try:
-            with single_threaded_blas():
+            with progress(self.verbose), single_threaded_blas():
                 fits, remarks = fit()
         except BaseException:
             vars(self).clear()
@@ -236,7 +246,9 @@ class Estimator(BaseEstimator):
         """Tables of the models, concatenated."""
         import pandas as pd
 
-        joined = pd.concat(frames, keys=self.classes_, names=["class", frames[0].index.name])
+        from vbsvm.results.summary_table import SummaryTable
+
+        joined = SummaryTable(pd.concat(frames, keys=self.classes_, names=["class", frames[0].index.name]))
         notes = [frame.attrs["note"] for frame in frames]  # common to all classes, or by class if they differ
         by_class = [f"Class {label!s}: {note}" for label, note in zip(self.classes_, notes, strict=True)]
         joined.attrs = frames[0].attrs | {"note": notes[0] if len(set(notes)) == 1 else " ".join(by_class)}

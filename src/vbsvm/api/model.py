@@ -16,7 +16,8 @@ from vbsvm.api.data.partitions import MemoryPartitions, Partitions
 from vbsvm.api.fit_warnings import fit_tasks
 from vbsvm.api.priors import keys
 from vbsvm.api.task import build_tasks, read_imputation, read_inference, read_likelihood
-from vbsvm.base.printing import visible, warn_user
+from vbsvm.base import guesses
+from vbsvm.base.printing import progress, visible, warn_user
 from vbsvm.base.settings import check_flag
 from vbsvm.design import frames
 from vbsvm.design.formula import syntax
@@ -39,6 +40,7 @@ MAX_EFFECT = 300.0
 
 
 @final
+@guesses.explain(guesses.MODEL, __init__=guesses.MODEL_SETTINGS, fit=guesses.SETTINGS)
 class Model:
     """Logistic regression or a support vector machine by a formula, with random effects and splines; nothing to tune.
 
@@ -146,10 +148,20 @@ class Model:
             "likelihood_power": likelihood_power,
         }
 
-    def fit(self, inference: Variational | Gibbs | str | None = None, *, random_state: Any = None) -> Fit:
-        """Fit the model by ``inference``, ``Variational()`` by default; ``random_state`` is the seed of ``Gibbs()``."""
+    def fit(
+        self,
+        inference: Variational | Gibbs | str | None = None,
+        *,
+        random_state: Any = None,
+        verbose: int | None = None,
+    ) -> Fit:
+        """Fit the model by ``inference``, ``Variational()`` by default; ``random_state`` is the seed of ``Gibbs()``.
+
+        ``verbose`` says whether progress is shown on stderr. None is in terminals and notebooks, once it takes seconds.
+        """
         inference, remedy = read_inference(inference), "weights=… with {own} for its rows and {others} for all others"
-        (fit,), remarks = fit_tasks("Model.fit", [self._task], inference, random_state, self._power, remedy)
+        with progress(verbose):
+            (fit,), remarks = fit_tasks("Model.fit", [self._task], inference, random_state, self._power, remedy)
         if np.abs(fit.posterior.mean).max(initial=0.0) > MAX_EFFECT:
             small = " Predictors in very small units have such coefficients, too: use standardize=True."
             units = "" if self._settings["standardize"] else small

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from vbsvm.api import validation
 from vbsvm.api.estimator import LEARNED, Classifier
+from vbsvm.base import guesses
 from vbsvm.base.arrays import Array
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.likelihoods.hinge import HINGE
@@ -24,6 +25,7 @@ C = TypeVar("C", bound=Classifier)
 
 
 @final
+@guesses.explain(__init__=guesses.SETTINGS)
 @dataclass(eq=False, repr=False, kw_only=True)
 class VBSVC(Classifier):
     """Linear support vector classifier whose penalty is estimated with the coefficients.
@@ -55,6 +57,8 @@ class VBSVC(Classifier):
         "balanced" gives all classes the same total weight.
     random_state : int, RandomState or None, default None
         Seed of ``Gibbs``; an integer gives the same draws every time, whatever the number of processes.
+    verbose : bool or int, default None
+        Whether to show the progress of fits on stderr. None is in terminals and notebooks, once a fit takes seconds.
     warm_start : bool, default False
         Start ``fit`` from the last solution: the same result, up to the tolerance, in fewer iterations if the data have
         changed little. It applies to variational fits to complete tables, without ``LaplaceZero`` and ``group``; others
@@ -137,6 +141,7 @@ class VBSVC(Classifier):
 
 
 @final
+@guesses.explain(__init__=guesses.SETTINGS)
 @dataclass(eq=False, repr=False, kw_only=True)
 class VBLogistic(Classifier):
     """Logistic regression whose penalty is estimated with the coefficients.
@@ -170,6 +175,8 @@ class VBLogistic(Classifier):
         probabilities are still those of the population of ``sample_weight``.
     random_state : int, RandomState or None, default None
         Seed of ``Gibbs``; an integer gives the same draws every time, whatever the number of processes.
+    verbose : bool or int, default None
+        Whether to show the progress of fits on stderr. None is in terminals and notebooks, once a fit takes seconds.
     warm_start : bool, default False
         Start ``fit`` from the last solution.
     categories : {None, "one-hot"}, default None

@@ -71,11 +71,7 @@ class Task:
     ) -> OptimizeResult:
         """Run the optimisation; an interrupted run over files resumes from its checkpoint."""
         pages = self.source.pages if isinstance(self.source, Memory) else None
-        watch = (
-            Callback(interactive=True)
-            if pages is None
-            else _checkpoint(pages, self.spec, inference, start, self.classes)
-        )
+        watch = Callback() if pages is None else _checkpoint(pages, self.spec, inference, start, self.classes)
         try:
             outcome = inference.run(self.spec, self.source, start, learned, watch)
         finally:
@@ -221,7 +217,7 @@ def _checkpoint(pages: Pages, *run: Any) -> CheckpointCallback:
     assert pages.folder is not None
     digest = CheckpointCallback.digest(*run)
     path = pages.folder.with_name(f"{pages.folder.name}.{digest}{CHECKPOINT}")
-    return CheckpointCallback(path, digest, pages.line)
+    return CheckpointCallback(path, digest, pages.verbose)
 
 
 def read_inference(value: Any) -> Variational | Gibbs:

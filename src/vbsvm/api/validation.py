@@ -179,5 +179,4 @@ def column_names(estimator: Any) -> tuple[str, ...]:
     labels = list(inputs) if hasattr(estimator, "feature_names_in_") else [f"x{number}" for number in inputs]
     if not levels:
         return tuple(map(str, labels))
-    levels_by_name = {call: levels[name] for name, call in zip(inputs, labels, strict=True) if name in levels}
-    return tuple(one_hot.names(labels, levels_by_name))
+    return tuple(one_hot.names(labels, one_hot.by_label(inputs, labels, levels)))

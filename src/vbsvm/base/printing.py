@@ -1,4 +1,4 @@
-"""Formatting of numbers and tables as text of 80 columns and as HTML; warnings to users; and progress on stderr."""
+"""Formatting of numbers and tables as text and as HTML; warnings to users; and progress on stderr."""
 
 import math
 import re
@@ -7,17 +7,23 @@ import textwrap
 import time
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from html import escape
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, final
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING, TypeVar, final
 
 from vbsvm.base.cached import new_lock
 
 if TYPE_CHECKING:
     import pandas as pd
 
+T = TypeVar("T")
+
+# Seconds before the progress of a task is shown, and whether the present task was asked for it, and its begin.
+SECONDS_BEFORE = 5.0
+_TASK: ContextVar[tuple[int | None, float] | None] = ContextVar("_TASK", default=None)
 WIDTH = 80
 GAP = 2
 # Names are shortened to this width before columns are moved below, and to the second if one column alone needs it.
@@ -167,9 +173,14 @@ def _printed(frame: "pd.DataFrame") -> list[list[str]]:
     return list(columns.values())
 
 
-def table(frame: "pd.DataFrame", width: int = WIDTH) -> str:
+def text_width() -> int:
+    """Width of printed text: that of the terminal, from 40 to 100 columns, and 80 where there is none."""
+    return min(max(get_terminal_size((WIDTH, 24)).columns, 40), 100)
+
+
+def table(frame: "pd.DataFrame", width: int | None = None) -> str:
     """A table as text of at most ``width`` columns: long names are shortened, surplus columns go below."""
-    columns, levels = _printed(frame), _levels(frame)
+    columns, levels, width = _printed(frame), _levels(frame), width or text_width()
     room = width - sum(min(_widest(level), SHORT_NAMES) for level in levels) - GAP * (len(levels) - 1)
     return "\n\n".join(_joined(levels, part, width) for part in _parts(columns, room))
 
@@ -249,9 +260,9 @@ def _widest(column: list[str]) -> int:
     return max(map(len, column))
 
 
-def wrap_text(text: str, width: int = WIDTH) -> str:
+def wrap_text(text: str, width: int | None = None) -> str:
     """Text wrapped to this width; words are not broken."""
-    lines = map(visible, text.splitlines())
+    lines, width = map(visible, text.splitlines()), width or text_width()
     parts = (textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) for line in lines)
     return "\n".join("\n".join(part) for part in parts)
 
@@ -342,14 +353,58 @@ def is_interactive() -> bool:
 
 
 @contextmanager
-def bar(what: str, total: int, *, shown: bool | None = None) -> Iterator[Callable[[int], None]]:
-    """Context of a progress bar: yields a function of the amount done. ``shown=None`` shows it if interactive."""
-    notebook = in_notebook()
-    if shown is False or (shown is None and not is_interactive()):
-        yield lambda done: None
-        return
-    if find_spec("rich") is None or (notebook and find_spec("ipywidgets") is None):
-        with _plain(what, max(1, total)) as update:
+def progress(verbose: int | None = None) -> Iterator[None]:
+    """Context of a task whose progress is shown at once, never (0), or (None) as in the task that it is a part of.
+
+    By default it is shown in terminals and notebooks, once the task takes long.
+    """
+    if verbose is not None and not isinstance(verbose, int):
+        raise ValueError(f"verbose must be None, True, False, or a whole number; got {verbose!r}.")
+    asked, begun = _TASK.get() or (None, time.monotonic())
+    token = _TASK.set((asked if verbose is None else verbose, begun))
+    try:
+        yield
+    finally:
+        _TASK.reset(token)
+
+
+def _show_from(verbose: int | None) -> float:
+    """Time from which progress of the task is shown; infinite if never."""
+    asked, begun = _TASK.get() or (None, time.monotonic())
+    verbose = asked if verbose is None else verbose
+    if verbose is None:
+        return begun + SECONDS_BEFORE if is_interactive() else math.inf
+    return begun if verbose else math.inf
+
+
+def track(what: str, items: Sequence[T]) -> Iterator[T]:
+    """Yield the items, with a progress bar."""
+    with bar(what, len(items)) as update:
+        for done, item in enumerate(items, start=1):
+            yield item
+            update(done)
+
+
+@contextmanager
+def bar(what: str, total: int, *, verbose: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Context of a progress bar, shown as ``progress`` says: yields a function of the amount done."""
+    begin = _show_from(verbose)
+    with ExitStack() as stack:
+        updates: list[Callable[[int], None]] = []
+
+        def update(done: int) -> None:
+            if not updates and time.monotonic() >= begin:
+                updates.append(stack.enter_context(_drawn(what, max(1, total))))
+            for drawn in updates:
+                drawn(done)
+
+        yield update
+
+
+@contextmanager
+def _drawn(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    if find_spec("rich") is None or not is_interactive() or (in_notebook() and find_spec("ipywidgets") is None):
+        with _plain(what, total) as update:
             yield update
         return
     from rich.console import Console
@@ -357,14 +412,14 @@ def bar(what: str, total: int, *, shown: bool | None = None) -> Iterator[Callabl
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=max(1, total))
+        task = progress.add_task(what, total=total)
         yield lambda done: progress.update(task, completed=done)
 
 
 @contextmanager
 def _plain(what: str, total: int) -> Iterator[Callable[[int], None]]:
     """One overwritten line for where bars can't be drawn: the percentage done, and the seconds left."""
-    line, begun = SharedLine(), time.monotonic()
+    line, begun = SharedLine(verbose=True), time.monotonic()
 
     def update(done: int) -> None:
         seconds_left = (time.monotonic() - begun) * (total - done) / max(1, done)
@@ -380,17 +435,19 @@ def _plain(what: str, total: int) -> Iterator[Callable[[int], None]]:
 class SharedLine:
     """Progress line of several concurrent tasks: the text of the first one, and the number of the others.
 
-    It ends with the last of them.
+    It is shown as ``progress`` says, and ends with the last of them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, verbose: int | None = None) -> None:
+        self._begin = _show_from(verbose)
         self._texts: dict[Hashable, str] = {}
         self._shown = ""
 
     def show(self, task: Hashable, text: str) -> None:
         """Update the text of a task."""
-        self._texts[task] = text
-        self._write()
+        if time.monotonic() >= self._begin:
+            self._texts[task] = text
+            self._write()
 
     def end(self, task: Hashable) -> None:
         """Remove a task that has ended."""

@@ -23,7 +23,16 @@ def is_category(dtype: Any, cells: NDArray[Any]) -> bool:
 def learn(column: Any, cells: NDArray[Any], counted: NDArray[np.bool_]) -> NDArray[Any]:
     """Sorted levels of a column over the rows of positive weight."""
     known = np.flatnonzero(counted & ~values.missing(cells))
-    labels = np.unique(group_labels(cells[known], column, known.tolist()))
+    return check_levels(column, np.unique(group_labels(cells[known], column, known.tolist())))
+
+
+def by_label(columns: Sequence[Any], labels: Sequence[Any], levels: Mapping[Any, NDArray[Any]]) -> dict[Any, Any]:
+    """The levels of columns by what these are called in print."""
+    return {label: levels[column] for column, label in zip(columns, labels, strict=True) if column in levels}
+
+
+def check_levels(column: Any, labels: NDArray[Any]) -> NDArray[Any]:
+    """The levels of a column; raise if there are none, or too many."""
     if len(labels) == 0:
         raise ValueError(f"Column {column!r} has no value in any row of positive weight. Drop it.")
     if len(labels) > MAX_LEVELS:

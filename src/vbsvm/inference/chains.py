@@ -104,7 +104,7 @@ def run_rounds(runs: list[Run], sweeps: int) -> tuple[list[Run], bool]:
     """Advance all runs to their last sweep, round by round; return them and whether Ctrl-C interrupted."""
     runs, checkpoints = list(runs), _Checkpoints()
     with (
-        printing.bar("sweeps", sweeps * len(runs)) as report,
+        printing.bar(f"sweeps of {sum(len(run.chains) for run in runs)} chains", sweeps * len(runs)) as report,
         closing(_ChainPool([run.advance for run in runs])) as pool,
     ):
         try:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.distributions import InverseWishart, JointNormal
+from vbsvm.base.printing import track
 from vbsvm.base.update_mode import Draw, mean_field
 from vbsvm.design.candidates import Draws
 from vbsvm.inference.steps import FixedPoint, largest_change
@@ -36,7 +37,7 @@ def proper_draws(spec: Spec, missing: MissingState, source: Source, n: int, seed
     free = missing.inputs.inputs if isinstance(missing.inputs, FixedInputs) else missing.inputs
     state_of_missing = replace(missing, inputs=free, values=None)
     with single_threaded_blas(), np.errstate(all="ignore"):
-        for k in range(FIRST + BETWEEN * (n - 1)):
+        for k in track("imputations", range(FIRST + BETWEEN * (n - 1))):
             draw = Draw(seed, 0, FIXED_SWEEPS * k)
             sums = pass_rows(spec, replace(spec.start(), missing=state_of_missing), source, draw).missing
             if k >= FIRST - 1 and (k - FIRST + 1) % BETWEEN == 0:
@@ -80,7 +81,7 @@ def drawn_values(
     filled, averaged, tables = np.where(np.isnan(x), 0.0, x), [np.zeros_like(pooled.known) for _ in parts], []
     n_kept = 1 + BETWEEN * (n - 1)
     with single_threaded_blas():
-        for k in range(FIRST + BETWEEN * (n - 1)):
+        for k in track("draws of missing values", range(FIRST + BETWEEN * (n - 1))):
             moments = [part.moments(filled) for part in parts]
             within = _within(moments, size)
             for part, m, total in zip(parts, moments, averaged, strict=True):
@@ -168,7 +169,7 @@ def _iterate(
 ) -> LearnedInputs:
     """Iterate from a distribution to a fixed point."""
     fixed_point = FixedPoint()
-    for _ in range(max_passes):
+    for _ in track("passes at most, for the distribution of the predictors", range(max_passes)):
         try:
             image = model.update(distribution, _sums(spec, source, distribution), mean_field)
         except np.linalg.LinAlgError:

@@ -17,7 +17,7 @@ from typing import Any, final
 import numpy as np
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.printing import SharedLine, is_interactive
+from vbsvm.base.printing import SharedLine
 from vbsvm.base.settings import log
 from vbsvm.inference.steps import AndersonNewton, FixedPoint, Iterate, NaturalGradient, StepRule, largest_change
 from vbsvm.missing.distributions import InputSums
@@ -32,16 +32,15 @@ from vbsvm.version import __version__
 
 FORMAT, SCHEMA = "vbsvm climb", 1
 REGISTRY = Registry(MODELS)
-# Seconds between two writes of the file, and before progress is shown for rows in memory.
-SECONDS_BETWEEN = SECONDS_BEFORE = 5.0
+# Seconds between two writes of the file.
+SECONDS_BETWEEN = 5.0
 
 
 class Callback:
-    """Callback of the optimisations of a run: it shows progress on a line, if it has one, once that takes long."""
+    """Callback of the optimisations of a run: it shows progress on a line."""
 
-    def __init__(self, line: SharedLine | None = None, *, interactive: bool = False) -> None:
-        self._line = SharedLine() if interactive and is_interactive() else line
-        self._wait, self._begun = SECONDS_BEFORE if interactive else 0.0, time.monotonic()
+    def __init__(self, verbose: int | None = None) -> None:
+        self._line, self._begun = SharedLine(verbose), time.monotonic()
         self._passes = self._passes_before = 0
 
     def previous(self) -> "OptimizeResult | None":
@@ -51,9 +50,8 @@ class Callback:
     def on_step(self, result: "OptimizeResult", tol: float) -> None:
         """An optimisation has accepted a step."""
         seconds = time.monotonic() - self._begun
-        if self._line is not None and seconds > self._wait:
-            passes = self._passes + result.passes
-            self._line.show(self, _progress(result, passes, seconds / max(1, passes - self._passes_before), tol))
+        passes = self._passes + result.passes
+        self._line.show(self, _progress(result, passes, seconds / max(1, passes - self._passes_before), tol))
 
     def on_end(self, result: "OptimizeResult") -> None:
         """An optimisation has ended."""
@@ -61,8 +59,7 @@ class Callback:
 
     def close(self) -> None:
         """Show nothing more."""
-        if self._line is not None:
-            self._line.end(self)
+        self._line.end(self)
 
 
 @final
@@ -72,8 +69,8 @@ class CheckpointCallback(Callback):
     The file is removed by ``finish``. One that can't be read, or belongs to another run, is not used.
     """
 
-    def __init__(self, path: Path, about: str, line: SharedLine | None) -> None:
-        super().__init__(line)
+    def __init__(self, path: Path, about: str, verbose: int | None) -> None:
+        super().__init__(verbose)
         self._path, self._about = path, about
         self._before = self._read()
         self._results: list[OptimizeResult] = []

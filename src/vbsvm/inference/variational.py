@@ -10,6 +10,7 @@ import numpy as np
 
 from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.distributions import InverseGamma, TabulatedVariance
+from vbsvm.base.printing import bar
 from vbsvm.base.settings import Parameters, check_flag, check_positive, check_whole, log
 from vbsvm.base.update_mode import mean_field
 from vbsvm.inference import quadrature
@@ -181,10 +182,12 @@ class Variational(Parameters):
     def _monte_carlo(self, spec: Spec, source: Source) -> OptimizeResult:
         """Fit with the covariance by draws, without a bound; ``tol`` is ignored."""
         state, passes, status = None, 0, Status.OUT_OF_PASSES
+        most = self.max_iter or OPTIONS.max_passes_drawn
         try:
-            with single_threaded_blas():
-                for reached, converged in islice(drawn_steps(spec, source), self.max_iter or OPTIONS.max_passes_drawn):
+            with single_threaded_blas(), bar("passes at most", most) as report:
+                for reached, converged in islice(drawn_steps(spec, source), most):
                     state, passes = reached, passes + 1
+                    report(passes)
                     if converged:
                         status = Status.CONVERGED
                         break

@@ -26,7 +26,7 @@ from vbsvm.results.comparison.models import APPROXIMATE, LeftOutPredictions, Mea
 from vbsvm.results.effects.marginal import AverageEffects, Subject
 from vbsvm.results.effects.rows import MOST_LEVELS, EffectRows, is_discrete
 from vbsvm.results.fit import Fit
-from vbsvm.results.fit_predictions import NEW, odds_scores, with_groups
+from vbsvm.results.fit_predictions import odds_scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -303,7 +303,7 @@ def _with_baselines(
         if single is not None:
             baselines[f"“{single.scheme}” alone"] = single
         if left_out and rows.groups:
-            scores = [odds_scores(fit, with_groups(fit, table.encoded({}), NEW)) for fit in fits]
+            scores = [odds_scores(fit, replace(subject, groups="new").encoded({})) for fit in fits]
             log_odds = prediction.log_odds(scores, [fit._link for fit in fits])
             as_new = known.predicted("new groups", prediction.log_probabilities(log_odds))
     labels = fits[0].classes if len(fits) == 1 else [fit.classes[1] for fit in fits]

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from vbsvm.results.fit import Fit
 
-MOST_ROWS = 60
 # What is said of an optimisation that has no bound; and of one whose bound is not that of its state.
 DRAWN, INTEGRATED = "the covariance by draws", "random effects integrated out"
 # How an optimisation of so many iterations ended; and a verdict on it, good or not.
@@ -79,9 +78,11 @@ def html(fit: "Fit") -> str:
     """The same as HTML without scripts or colours of its own."""
     facts = [] if fit.facts is None else [f"Observations: {_class_counts(fit.facts, fit.classes)}"]
     lines = [_counts(fit), *facts, _modelled_class(fit), ended(fit.history), *_remarks(fit)]
-    tables = _tables(fit)
-    frames = [printing.html_frame(caption, table, MOST_ROWS) for caption, table in tables.items()]
-    notes = [*dict.fromkeys(table.attrs["note"] for table in tables.values()), *_caution(fit)]
+    by_caption, frames = _tables(fit), []
+    notes = [*dict.fromkeys(table.attrs["note"] for table in by_caption.values()), *_caution(fit)]
+    for caption, table in by_caption.items():
+        rows, which = tables.most_notable(table)
+        frames.append(printing.html_frame(f"{caption}: {which}" if which else caption, rows, len(rows)))
     return _page(_model(fit), lines, [*frames, *(f"<p><em>{printing.html_text(note)}</em></p>" for note in notes)])
 
 
@@ -129,12 +130,13 @@ def _tables(fit: "Fit", coefficients: "pd.DataFrame | None" = None) -> "dict[str
     return {caption: table for caption, table in by_caption.items() if len(table)}
 
 
-def _with_notes(tables: "Iterable[pd.DataFrame]") -> list[str]:
+def _with_notes(shown: "Iterable[pd.DataFrame]") -> list[str]:
     """Tables as texts, each with its note below; a note shared with a later table is printed once."""
-    texts, tables = [], list(tables)
-    notes = [table.attrs["note"] for table in tables]
-    for k, table in enumerate(tables):
-        texts.append(printing.table(table))
+    texts, shown = [], list(shown)
+    notes = [table.attrs["note"] for table in shown]
+    for k, table in enumerate(shown):
+        rows, which = tables.most_notable(table)
+        texts += [printing.table(rows), *filter(None, [printing.wrap_text(which)])]
         if notes[k] not in notes[k + 1 :]:
             texts.append(printing.wrap_text(notes[k]))
     return texts

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, final, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vbsvm.base import guesses
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.settings import check_level
@@ -45,6 +46,7 @@ _PARTS = {"calibration", "facts", "missing_patterns", "outcome", "plan", "popula
 
 
 @final
+@guesses.explain(guesses.FIT, summary=guesses.SUMMARY, predict=guesses.PREDICTION)
 @dataclass(frozen=True, eq=False, repr=False)
 class Fit(AverageEffects, Predictor):
     """A fitted two-class model. Positive scores mean the second of its classes.
@@ -75,7 +77,7 @@ class Fit(AverageEffects, Predictor):
 
     def __dir__(self) -> list[str]:
         """Names for tab completion, without internal parts."""
-        return sorted({*super().__dir__()} - _PARTS)
+        return sorted({*super().__dir__()} - _PARTS - {*guesses.FIT})
 
     def __repr__(self) -> str:
         """One line: what was fitted, and how it ended."""

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from scipy.special import log_expit
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.printing import track
 from vbsvm.base.settings import check_whole, read_seed
 from vbsvm.design import frames
 from vbsvm.design.candidates import Candidates, Draws
@@ -49,7 +50,7 @@ def completed_tables(fit: "Fit", data: Any, n: int, y: Any, random_state: Any) -
     encoded, columns = read(fit, data), np.array(list(places.values()), np.intp)
     draws, regressors, rng = _proper_draws(fit, n, labels, random_state)
     reader, tables = fit.reader.with_draws(MIN_PROPOSALS), []
-    for draw in draws:
+    for draw in track("imputed tables", draws):
         proposed = None
         if encoded.candidates is not None and encoded.candidates.draws is not None:
             rows = reader.select(data)

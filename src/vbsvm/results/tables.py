@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # A posterior standard deviation that is more than this share of the prior's, of priors at least this wide.
 PRIOR_DRIVEN, WEAK_VARIANCE, MAX_NAMED = 0.5, 1.0, 5
+# Of a table with more rows than this, as many are shown if a prior selects them, and else the second number.
+MOST_ROWS, MOST_LARGEST = 60, 20
 # Names in tidy tables, and those in a summary.
 TIDY = {"estimate": "estimate", "std_error": "std_error", "conf_low": "lower", "conf_high": "upper"}
 # Columns of odds ratios, and those of which they are the exponentials.
@@ -31,6 +33,8 @@ ODDS_RATIOS = {"odds_ratio": "estimate", "odds_ratio_lower": "lower", "odds_rati
 def coefficients(fit: "Fit", level: float, kind: str | None) -> "pd.DataFrame":
     """One row for each coefficient, the intercept first: estimate, standard error, interval, and further columns."""
     import pandas as pd
+
+    from vbsvm.results.summary_table import SummaryTable
 
     plan, posterior, intervals = fit.plan, fit.posterior, covariance(fit, kind)
     chances, names, odds = [0.5 - 0.5 * level, 0.5 + 0.5 * level], plan.shown_names, fit.spec.likelihood.normalised
@@ -53,13 +57,29 @@ def coefficients(fit: "Fit", level: float, kind: str | None) -> "pd.DataFrame":
         columns["inclusion"] = inclusion
     if (missing := missing_information(fit, intervals)) is not None:
         columns["missing_information"] = missing
-    frame = pd.DataFrame(columns | posterior.diagnostics(), index=pd.Index(names))
+    frame = SummaryTable(columns | posterior.diagnostics(), index=pd.Index(names))
     frame, starts = noted(frame, intervals.notes, level), fit.history.starts if fit.selects else []
     if odds and not posterior.by_draws:
         frame.attrs["note"] += _prior_note(fit, intervals)
     if len(starts) > 1:
         frame.attrs["starts"] = starts
     return frame
+
+
+def most_notable(table: "pd.DataFrame") -> "tuple[pd.DataFrame, str]":
+    """The rows of a table to be printed, in their order, and a sentence on which they are, or ""."""
+    if len(table) <= MOST_ROWS or "estimate" not in table:
+        return table, ""
+    if "inclusion" in table:
+        size, why = table["inclusion"].to_numpy(), "inclusion probability above 0.5"
+        n = int((size > 0.5).sum())
+        if n > MOST_ROWS:
+            n, why = MOST_ROWS, "the largest inclusion probabilities"
+    else:
+        size, n = (table["estimate"] / table["std_error"]).abs().fillna(0.0).to_numpy(), MOST_LARGEST
+        why = "the largest estimates relative to their standard errors"
+    rows = np.sort(np.argsort(-size, kind="stable")[:n])
+    return table.iloc[rows], f"{len(table)} coefficients; shown are the {n} with {why}."
 
 
 def _prior_note(fit: "Fit", intervals: Intervals) -> str:

@@ -119,8 +119,8 @@ class Files(Parameters):
         after an interruption until it is made again.
     memory_limit : int or str, default "1GB"
         Memory limit for rows, in addition to that of Python and its libraries: bytes, or text such as "500MB".
-    progress : bool, default False
-        Whether to show on stderr how far a fit has got.
+    progress : bool, default None
+        Whether to show on stderr how far a fit has got. None is in terminals and notebooks, once it takes seconds.
     sep, decimal : str, default None
         Signs that separate cells and decimals in text files; None is recognised.
     """
@@ -128,13 +128,14 @@ class Files(Parameters):
     paths: Any
     cache: Any = None
     memory_limit: int | str = "1GB"
-    progress: bool = False
+    progress: bool | None = None
     sep: str | None = None
     decimal: str | None = None
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        check_flag("Files", progress=self.progress)
+        if self.progress is not None:
+            check_flag("Files", progress=self.progress)
         if self.cache is not None and not isinstance(self.cache, str | os.PathLike):
             raise TypeError(f"Files: cache must be the name of a folder, or None; got {self.cache!r}.")
         if self.cache is not None and "\0" in str(self.cache):
@@ -214,7 +215,7 @@ class FileTable:
     types: dict[str, str]
     stamps: tuple[tuple[str, int, int], ...]
     limit: int
-    progress: bool = False
+    progress: bool | None = None
 
     @property
     def names(self) -> list[str]:
@@ -226,7 +227,7 @@ class FileTable:
         cells = sum(TEXT_BYTES if self.types[name] == HOLDS_TEXT else NUMBER_BYTES for name in columns)
         n_rows = max(MIN_ROWS, int(self.limit * PIECE) // (cells + ROW_BYTES))
         done = 0
-        with bar(doing, sum(file.n_rows for file in self.files), shown=self.progress) as tell:
+        with bar(doing, sum(file.n_rows for file in self.files), verbose=self.progress) as tell:
             for file, stamp in zip(self.files, self.stamps, strict=True):
                 _check_unchanged(file.path, stamp)
                 first = 0

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array, single_threaded_blas, sum_over_blocks
 from vbsvm.base.cached import cached_property
-from vbsvm.base.printing import SharedLine
 from vbsvm.design.columns import UNSEEN, FactorPlan
 from vbsvm.design.scaling import Recipe
 from vbsvm.missing.categories import LevelCounts
@@ -200,7 +199,7 @@ class Pages:
     ) -> None:
         self._maps = [mapped for array in arrays if (mapped := _map_of(array)) is not None]
         self.limit, self.folder, self._permanent, self._n_bytes_read = limit, folder, permanent, 0
-        self.line: SharedLine | None = None  # progress of the optimisation
+        self.verbose: bool | None = None  # whether the optimisation shows its progress
 
     def finish(self) -> None:
         """Mark the fit as finished: no checkpoint will be resumed, and a temporary folder may go."""

@@ -2,17 +2,19 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from vbsvm.api.data.partitions import EncodedData, Encoder, LabelledData, Partition, Partitions, Reader
 from vbsvm.api.data.table_reader import RawTable
-from vbsvm.base.printing import SharedLine
 from vbsvm.base.settings import log
 from vbsvm.design.values import did_you_mean, join_names
 from vbsvm.sources.files import FLOAT32, Files, FileTable
 from vbsvm.sources.files_cache import Cache, RowPositions, Writer
+
+if TYPE_CHECKING:
+    from vbsvm.api.estimator_base import Estimator
 
 # Proportion of the memory limit for whole columns, from which splines and some transforms are learned.
 WHOLE_COLUMNS_SHARE = 1 / 8
@@ -48,8 +50,9 @@ class FileColumns:
             raise ValueError(f"The files have no column other than {target!r} to predict it from.")
         return FileColumns(target, tuple(chosen), weights)
 
-    def settings(self, types: dict[str, str], group: Any, class_weight: Any) -> dict[str, Any]:
-        """Keyword arguments of a ``TableReader`` for these columns."""
+    def settings(self, types: dict[str, str], estimator: "Estimator") -> dict[str, Any]:
+        """Keyword arguments of a ``TableReader`` for these columns and the parameters of an estimator."""
+        group, class_weight, categories = estimator.group, estimator.class_weight, estimator.categories
         if group is not None:
             _check_column(list(self.features), group, "group")
         labels = [name for name in (self.target, self.weights) if name is not None]
@@ -57,13 +60,13 @@ class FileColumns:
         key = {"target": self.target, "features": self.features, "weights": self.weights}
         return {
             "columns": (*self.features, *labels),
-            "label_columns": labels if group is None else [*labels, group],
+            "label_columns": [*(self.features if categories else [] if group is None else [group]), *labels],
             "drop_zero_weights": True,
             "dtype": np.float32 if single else np.float64,
             "target": f"The target {self.target!r}",
             "weights": self.weights or "sample_weight",
             "no_rows": "The files have no rows of positive weight.",
-            "about": {"kind": "table", **key, "group": group, "class_weight": class_weight},
+            "about": {"kind": "table", **key, "group": group, "class_weight": class_weight, "categories": categories},
         }
 
     def __call__(self, frame: Any) -> RawTable:
@@ -118,7 +121,7 @@ class FilePartitions(Partitions):
             rows = cache.load(verify=False)
         if rows is None:
             raise OSError(f"The encoded rows were removed from {cache.root} while they were written: fit again.")
-        rows.pages.line = SharedLine() if files.progress else None
+        rows.pages.verbose = files.progress
         encoder, learned = reader.encoder(rows.learned["learned"]), rows.learned["columns"]
         return EncodedData(encoder, LabelledData.from_arrays(dict(rows.arrays)), learned, rows.pages)
 

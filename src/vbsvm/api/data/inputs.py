@@ -5,7 +5,7 @@ What can't be read is refused with its column and row. Arrays of floats are hand
 
 import numbers
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +15,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import column_or_1d, validate_data
 
+from vbsvm.base.arrays import Array
 from vbsvm.design import one_hot, values
-from vbsvm.design.columns import group_labels
+from vbsvm.design.columns import LabelSummary, group_labels
 from vbsvm.design.frames import check_collected, check_in_memory, check_unique
 from vbsvm.design.scaling import canonical_csr
 from vbsvm.design.values import did_you_mean, join_names, unicode_variant
@@ -153,10 +154,27 @@ def _validated(estimator: BaseEstimator, X: Any, *labels: Any, **options: Any) -
         raise ValueError(f"{str(error).rstrip()}\n{next(filter(None, hints))}") from error
 
 
-def read_rows(X: Any, group: str | int | None) -> tuple[Any, NDArray[Any] | None]:
-    """Predictors and groups of a (possibly empty) part of a table whose columns are known."""
+def read_rows(
+    X: Any, group: str | int | None, levels: Mapping[Any, NDArray[Any]] | None = None
+) -> tuple[Any, NDArray[Any] | None]:
+    """Predictors and groups of a part of a table whose columns are known; ``levels`` encode categories."""
     inputs, members = (X, None) if group is None else _split_group(_as_table(X, dtype=object), group)
-    return check_array(_as_numbers(inputs), input_name="X", ensure_min_samples=0, **_OPTIONS), members
+    if levels is None:
+        table = _as_numbers(inputs)
+    else:
+        table, _ = one_hot.encode([(name, cells) for name, cells, _ in _columns(inputs)], levels)
+    return check_array(table, input_name="X", ensure_min_samples=0, **_OPTIONS), members
+
+
+def categories_of(X: Any, group: str | int | None, weights: Array) -> dict[Any, LabelSummary]:
+    """Labels of the columns of categories in a part of a table, over its rows of positive weight."""
+    found = {}
+    for name, cells, dtype in _columns(_split_group(_as_table(X, dtype=object), group)[0]):
+        if one_hot.is_category(dtype, cells):
+            known = np.flatnonzero((weights > 0) & ~values.missing(cells))
+            labels = group_labels(cells[known], name, known.tolist())
+            found[name] = LabelSummary.from_rows(labels, weights[known])
+    return found
 
 
 def _split_group(X: Any, group: str | int | None) -> tuple[Any, NDArray[Any] | None]:

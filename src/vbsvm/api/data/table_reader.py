@@ -15,6 +15,7 @@ from vbsvm.api.data import inputs, label_checks
 from vbsvm.api.data.partitions import Design, InputTerms, LabelledData, Partition, RowCounts
 from vbsvm.api.priors import INTERCEPT_PRIOR, variance_prior
 from vbsvm.base.arrays import Array
+from vbsvm.design import one_hot
 from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, LabelSummary, Levels, Plan
 from vbsvm.design.scaling import ColumnSummary, sparse_summary, with_common_scale
 from vbsvm.model.likelihoods.base import Likelihood
@@ -62,10 +63,14 @@ class TableSummary:
     labels: LabelSummary
     groups: LabelSummary | None
     target: str
+    categories: dict[Any, LabelSummary] = field(default_factory=dict)
 
     def __add__(self, other: Self) -> "TableSummary":
         """Join two sets of rows."""
-        total = TableSummary(self.labels + other.labels, add_optional(self.groups, other.groups), self.target)
+        groups, categories = add_optional(self.groups, other.groups), dict(self.categories)
+        for name, labels in other.categories.items():
+            categories[name] = categories[name] + labels if name in categories else labels
+        total = TableSummary(self.labels + other.labels, groups, self.target, categories)
         total.labels.check_few(self.target)
         return total
 
@@ -93,6 +98,8 @@ class TableReader:
     target: str = "y"
     weights: str = "sample_weight"
     no_rows: str = "X has no row of positive weight: there is nothing to fit."
+    categories: bool = False
+    inputs: tuple[Any, ...] = ()
 
     @staticmethod
     def from_estimator(estimator: Any, prior: Prior, **settings: Any) -> "TableReader":
@@ -106,6 +113,8 @@ class TableReader:
             estimator.class_weight,
             bool(estimator.fit_intercept),
             bool(estimator.standardize),
+            categories=estimator.categories is not None,
+            inputs=validation.input_names(estimator),
             **settings,
         )
 
@@ -124,7 +133,8 @@ class TableReader:
             groups = LabelSummary.from_rows(inputs.group_column(raw.X, self.group), weights)
         labels = LabelSummary.from_rows(y, weights)
         labels.check_few(self.target)
-        return TableSummary(labels, groups, self.target)
+        categories = inputs.categories_of(raw.X, self.group, weights) if self.categories else {}
+        return TableSummary(labels, groups, self.target, categories)
 
     def learn(self, summary: TableSummary | None) -> "TableEncoder":
         """Classes and their weights, and the levels of the group."""
@@ -137,17 +147,18 @@ class TableReader:
             factors = label_checks.class_factors(self.class_weight, labels.labels, labels.totals)
         levels = None if groups is None else Levels.from_labels(groups.labels)
         counts = RowCounts(labels.n_rows, None if groups is None else groups.counts)
-        return TableEncoder(self, labels.labels, levels, factors, counts)
+        categories = {name: one_hot.check_levels(name, found.labels) for name, found in summary.categories.items()}
+        return TableEncoder(self, labels.labels, levels, factors, counts, categories=categories)
 
     def encoder(self, learned: dict[str, Any]) -> "TableEncoder":
         """Encoder restored from a cache."""
         return TableEncoder(self, **learned)
 
-    def read(self, raw: RawTable | ReadTable) -> ReadTable:
+    def read(self, raw: RawTable | ReadTable, levels: Mapping[Any, NDArray[Any]] | None = None) -> ReadTable:
         """Rows as numbers; with ``drop_zero_weights`` only those of positive weight."""
         if isinstance(raw, RawTable):
             y, weights = self._labels(raw)
-            X, members = inputs.read_rows(raw.X, self.group)
+            X, members = inputs.read_rows(raw.X, self.group, levels if self.categories else None)
             raw = ReadTable(X, y, weights, members)
         return raw.without_zero_weights() if self.drop_zero_weights else raw
 
@@ -173,11 +184,21 @@ class TableEncoder:
     counts: RowCounts | None = None
     n_dropped: int = 0
     in_order: bool = False
+    categories: dict[Any, NDArray[Any]] = field(default_factory=dict)  # levels of the columns that are encoded here
 
     @property
     def learned(self) -> dict[str, Any]:
-        """Classes, levels of the group, and weights of the classes."""
-        return {"classes": self.classes, "levels": self.levels, "factors": self.factors}
+        """Classes, levels of the group and of categories, and weights of the classes."""
+        learned = {"classes": self.classes, "levels": self.levels, "factors": self.factors}
+        return learned | {"categories": self.categories}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the encoded columns."""
+        labels = self.reader.names
+        if not self.categories:
+            return labels
+        return tuple(one_hot.names(labels, one_hot.by_label(self.reader.inputs, labels, self.categories)))
 
     @property
     def dtype(self) -> DTypeLike:
@@ -186,7 +207,7 @@ class TableEncoder:
 
     def __call__(self, part: Partition) -> LabelledData | None:
         """Encoded rows of a partition, or None if none has positive weight."""
-        rows = self.reader.read(part.raw)
+        rows = self.reader.read(part.raw, self.categories)
         if not rows.weights.any():
             return None
         codes = label_checks.class_codes(self.classes, rows.y)
@@ -206,20 +227,20 @@ class TableEncoder:
         """Summary of the columns; infinite values are rejected with their row and column."""
         X = rows.encoded.table
         columns = (sparse_summary if issparse(X) else ColumnSummary.from_rows)(X, rows.column_weights)
-        validation.check_finite_columns(X, rows.weights, columns.ranges, self.reader.names, rows.row_numbers)
+        validation.check_finite_columns(X, rows.weights, columns.ranges, self.names, rows.row_numbers)
         return columns
 
     def design(self, columns: ColumnSummary, rows: LabelledData) -> Design:
         """Every column is a predictor that may be missing."""
-        reader, X = self.reader, rows.encoded.table
-        validation.check_observed_columns(columns.ranges, reader.names)
+        reader, X, names = self.reader, rows.encoded.table, self.names
+        validation.check_observed_columns(columns.ranges, names)
         recipe = columns.recipe(reader.intercept, reader.standardize)
         if issparse(X) and validation.needs_draws(X):
             recipe = with_common_scale(recipe)
         factors = ()
         if self.levels is not None:
             factors = (FactorPlan((str(reader.group),), self.levels, (INTERCEPT,), slopes=(0,)),)
-        plan = Plan(recipe, reader.names, len(reader.names), factors)
+        plan = Plan(recipe, names, len(names), factors)
         return Design(plan, partial(_blocks, reader.prior, plan), InputTerms(range(len(plan.names))))
 
 

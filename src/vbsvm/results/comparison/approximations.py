@@ -14,9 +14,9 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma, TabulatedVariance
 from vbsvm.base.settings import check_level
 from vbsvm.results import variance_components
-from vbsvm.results.display import MOST_ROWS
 from vbsvm.results.fit import Fit
 from vbsvm.results.history import Trace
+from vbsvm.results.tables import MOST_ROWS
 from vbsvm.results.variance_components import Correlation
 
 if TYPE_CHECKING:

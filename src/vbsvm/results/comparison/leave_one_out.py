@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array, single_threaded_blas
-from vbsvm.base.printing import ReliabilityWarning, warn_user
+from vbsvm.base.printing import ReliabilityWarning, progress, track, warn_user
 from vbsvm.base.settings import check_whole
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.loop import OptimizeResult
@@ -229,11 +229,11 @@ def predict_by_refits(
     unit = np.arange(len(first.weights)) if first.candidates is None else first.candidates.row
     number = np.full(len(unit), -1)
     number[order] = np.arange(len(order))
-    for which in sets:
+    for which in track("refits", sets):
         is_left_out = np.isin(unit, unit[order[which]]).astype(np.float64)
         share = min(1.0, 1.0 / float(counts[which[0]])) if len(which) == 1 else 1.0
         subset = reweighted(first, is_left_out)
-        with single_threaded_blas():
+        with single_threaded_blas(), progress(0):
             try:
                 fits = [rows.refitted(1.0 - share * is_left_out) for rows in rows_of]
             except (FloatingPointError, np.linalg.LinAlgError):  # without these rows the fit can't be made

@@ -329,7 +329,10 @@ def _columns(name: str, measure: Measure, members: NDArray[np.intp] | None) -> d
 def _collect(models: Any, refits: int | None) -> dict[str, LeftOutPredictions]:
     """Left-out predictions by model name; all in the same folds if one model needs folds."""
     if not isinstance(models, Mapping):
-        raise TypeError(f"compare_models takes a dict of models by name; got {type(models).__name__}.")
+        kind = type(models).__name__
+        raise TypeError(
+            f"compare_models takes a dict of models by name: compare_models({{'a': a, 'b': b}}); got {kind}."
+        )
     if not models:
         raise ValueError("compare_models: the dict is empty; give it models by name, such as {'a': fit1, 'b': fit2}.")
     for name, model in models.items():
