@@ -715,7 +715,7 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize("ending", ["csv", "csv.gz"])
 def test_progress_is_shown_on_a_terminal_if_reading_takes_long(patience, shown, ending, tmp_path, monkeypatch, capsys):
     table().to_csv(tmp_path / f"d.{ending}", index=False)
-    monkeypatch.setattr(tables, "SECONDS_BEFORE_BAR", patience)
+    monkeypatch.setattr("vbsvm.base.printing.SECONDS_BEFORE", patience)
     monkeypatch.setattr(sys, "stderr", Terminal())
     expected = tables.read(str(tmp_path / f"d.{ending}"))
     assert (f"Reading d.{ending}" in sys.stderr.getvalue()) == shown
