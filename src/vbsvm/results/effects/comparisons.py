@@ -9,9 +9,10 @@ import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.design.values import join_names
-from vbsvm.results.effects.averages import AverageEstimate
+from vbsvm.results.effects.averages import LOGITS, LOGS, PLAIN, AverageEstimate
 
-KINDS = ("difference", "ratio", "odds ratio")
+# Kinds of contrasts, and the scales on which they are differences.
+KINDS = {"difference": PLAIN, "ratio": LOGS, "odds ratio": LOGITS}
 COMPARE = ("reference", "pairwise", "sequential")
 # Sums of weights that are 0 but for rounding, as a fraction of the largest weight.
 ROUNDING = 1e-8
@@ -65,6 +66,6 @@ def contrasts_of(
     averages: Sequence[AverageEstimate], weights: Mapping[str, Array], kind: str
 ) -> Iterator[tuple[tuple[str], AverageEstimate]]:
     """Yield each contrast of averages with its label: on the plain scale, or that of logarithms."""
-    scaled = [{"ratio": one.logs, "odds ratio": one.logits}.get(kind, lambda one=one: one)() for one in averages]
+    scaled = [average.on_scale(KINDS[kind]) for average in averages]
     for name, of_levels in weights.items():
         yield (str(name),), AverageEstimate.weighted_sum(scaled, of_levels)

@@ -237,7 +237,7 @@ class AverageEffects(ABC):
         cells = list(product(*grids))
         averages = _averages(subject, names, cells, row_groups)
         table = subject.table(
-            "effects", names, row_groups, ((values, one.logits()) for values, one in averages), LOGITS
+            "effects", names, row_groups, ((values, one.on_scale(LOGITS)) for values, one in averages), LOGITS
         )
         if subject.hinge:
             table["observed"] = _observed(subject, names, cells, row_groups, len(table))
