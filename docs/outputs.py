@@ -55,7 +55,7 @@ def run(page: Path, folder: str | Path, *, pictures: bool = False) -> list[tuple
     done = subprocess.run(
         [sys.executable, "-W", "error", __file__, "--run"],
         input=json.dumps(jobs),
-        env=os.environ | {"COLUMNS": str(WIDTH), "MPLBACKEND": "Agg"},
+        env=os.environ | {"COLUMNS": "80", "MPLBACKEND": "Agg"},
         cwd=folder,
         capture_output=True,
         encoding="utf-8",

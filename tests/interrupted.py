@@ -82,7 +82,7 @@ def _written(data, folder):
 def _predicted(path):
     """Predict files; the numbers that were written."""
     model = quiet(lambda: VBSVC().fit(pd.DataFrame(table(400, 3)[0], columns=list("abc")), table(400, 3)[1]))
-    model.predict_files(path, path.with_name("predictions.csv"), proba=True)
+    model.predict_files(path, path.with_name("predictions.csv"), proba=True, overwrite=True)
     return pd.read_csv(path.with_name("predictions.csv")).to_numpy(float)
 
 

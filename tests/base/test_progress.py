@@ -1,7 +1,6 @@
 """How far something is, told on stderr."""
 
 import sys
-from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -9,35 +8,17 @@ import pytest
 from saved_models import table
 from vbsvm import VBSVC, Gibbs, Model, cross_validate
 from vbsvm.base import printing
-from vbsvm.base.printing import SharedLine, bar, progress, track
+from vbsvm.base.printing import ProgressLine, bar, progress, track
 
 
-def test_several_share_a_line(capsys):
-    line = SharedLine(verbose=True)
-    line.show("a", "Pass 1: a long text")
-    line.show("b", "Pass 1")
-    line.show("a", "Pass 2")
-    line.end("a")
-    line.show("b", "Pass 2")
-    line.end("b")
-    line.end("b")
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    assert told.endswith("\n")
-    shown = told.rstrip("\n").split("\r")[1:]
-    assert [text.rstrip() for text in shown] == [
-        "Pass 1: a long text",
-        "Pass 1: a long text (and 1 more under way)",
-        "Pass 2 (and 1 more under way)",
-        "Pass 1",
-        "Pass 2",
-    ]
-    for before, after in pairwise(shown):
-        assert len(after) >= len(before.rstrip())  # nothing of it is left on the screen
-
-
-def test_nothing_is_written_where_nothing_was_shown(capsys):
-    SharedLine().end("a")
+def test_a_line_is_overwritten_as_a_whole(capsys):
+    line = ProgressLine(verbose=True)
+    for text in ("Pass 1: a long text", "Pass 2", "Pass 2"):
+        line.show(text)
+    line.end()
+    line.end()
+    assert capsys.readouterr().err == "\rPass 1: a long text\rPass 2             \n"
+    ProgressLine(verbose=True).end()
     assert capsys.readouterr().err == ""
 
 
@@ -84,9 +65,9 @@ def test_the_delay_is_that_of_the_whole_task(capsys, monkeypatch):
     def three_parts():
         with progress():
             for _ in range(3):
-                line = SharedLine()
-                line.show("a", f"at {now[0]:g} s")
-                line.end("a")
+                line = ProgressLine()
+                line.show(f"at {now[0]:g} s")
+                line.end()
                 now[0] += 3.0
 
     assert [line.strip() for line in shown_by(capsys, three_parts).splitlines() if line.strip()] == ["at 6 s"]

@@ -726,7 +726,9 @@ def test_predictions_of_files_are_those_of_the_rows(tmp_path):
         (VBSVC().fit(frame[INPUTS], frame["three"]), frame[INPUTS]),
     ]:
         for name in ("p.parquet", "p.csv"):
-            n_rows = fitted.predict_files(folder, tmp_path / name, proba=True, scores=True, keep=["id", "k"])
+            n_rows = fitted.predict_files(
+                folder, tmp_path / name, proba=True, scores=True, keep=["id", "k"], overwrite=True
+            )
             read = pd.read_parquet if name.endswith("parquet") else pd.read_csv
             found = read(tmp_path / name)
             assert n_rows == len(found) == 240
@@ -744,7 +746,7 @@ def test_predictions_that_fail_leave_what_was_there(tmp_path):
     folder = written(frame, tmp_path / "d")
     (tmp_path / "p.csv").write_text("before")
     with pytest.raises(ValueError, match=r"part3.parquet: x is inf in row 30"):
-        fit.predict_files(folder, tmp_path / "p.csv")
+        fit.predict_files(folder, tmp_path / "p.csv", overwrite=True)
     assert (tmp_path / "p.csv").read_text() == "before"
     assert sorted(one.name for one in tmp_path.iterdir() if one.is_file()) == ["p.csv"]
     with pytest.raises(ValueError, match="is one of the files that are read"):
@@ -753,6 +755,20 @@ def test_predictions_that_fail_leave_what_was_there(tmp_path):
         fit.predict_files(folder, tmp_path / "q.csv", keep=["K"])
     with pytest.raises(ValueError, match=r"end in .parquet, .csv"):
         fit.predict_files(folder, tmp_path / "q.xlsx")
+
+
+def test_predictions_do_not_replace_a_file_unasked(tmp_path):
+    frame = table()
+    fit, folder, to = Model("y ~ x", frame).fit(), written(frame, tmp_path / "d"), tmp_path / "p.csv"
+    to.touch()
+    assert fit.predict_files(folder, to) == 240  # an empty file is nothing to lose
+    before = to.read_bytes()
+    for name in (to, str(to)):
+        with pytest.raises(FileExistsError, match=r"p\.csv exists already: .*overwrite=True"):
+            fit.predict_files(folder, name, proba=True)
+    assert to.read_bytes() == before
+    assert fit.predict_files(folder, to, proba=True, overwrite=True) == 240
+    assert to.read_bytes() != before
 
 
 def test_dictionaries_that_differ_between_files_are_one_category(tmp_path):

@@ -582,6 +582,26 @@ def test_levels_that_are_not_looked_at_would_fail_when_they_are_used(shelf, tmp_
 # Writing
 
 
+@pytest.mark.parametrize("kind", ["Fit", "VBSVC"])
+def test_only_models_are_replaced(kind, tmp_path):
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    clf = VBSVC().fit(X, X[:, 0] > 0)
+    model, path = clf.fit_[0] if kind == "Fit" else clf, tmp_path / "model"
+    path.touch()
+    model.save(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])  # cut short, but a model
+    model.save(str(path))
+    assert path.read_bytes() == whole
+    for other in (b"a,b\n1,2\n", b"\0", b" " * 5000 + b"vbsvm model"):
+        path.write_bytes(other)
+        with pytest.raises(FileExistsError, match="model exists, and holds no model: choose another name, or"):
+            model.save(path)
+        assert path.read_bytes() == other
+    model.save(path, overwrite=True)
+    assert path.read_bytes() == whole
+
+
 def test_a_directory_that_is_not_there_is_named(shelf, tmp_path):
     with pytest.raises(FileNotFoundError, match="There is no directory"):
         shelf["classes"][3].save(tmp_path / "nowhere" / "m.vbsvm")
@@ -590,7 +610,7 @@ def test_a_directory_that_is_not_there_is_named(shelf, tmp_path):
 @pytest.mark.parametrize("broken", ["os.fsync", "zipfile.ZipFile.writestr", "os.replace", "pathlib.Path.replace"])
 def test_a_save_that_fails_leaves_the_file_as_it_was(broken, shelf, tmp_path, monkeypatch):
     model = shelf["plain formula"][3]
-    (tmp_path / "m.vbsvm").write_bytes(b"as it was")
+    (tmp_path / "m.vbsvm").write_bytes(b"vbsvm model as it was")
     calls = []
 
     def full(*arguments, **options):
@@ -603,7 +623,7 @@ def test_a_save_that_fails_leaves_the_file_as_it_was(broken, shelf, tmp_path, mo
     with pytest.raises(OSError, match="No space"):
         model.save(tmp_path / "m.vbsvm")
     assert calls
-    assert (tmp_path / "m.vbsvm").read_bytes() == b"as it was"
+    assert (tmp_path / "m.vbsvm").read_bytes() == b"vbsvm model as it was"
     assert [path.name for path in tmp_path.iterdir()] == ["m.vbsvm"]
 
 

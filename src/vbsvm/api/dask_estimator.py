@@ -135,12 +135,6 @@ class DaskClassifier(ClassifierMixin, Estimator):
         copied: dict[str, Any] = {name: clone(parameters[name], safe=False) for name in parameters if name != "client"}
         return type(self)(client=self.client, **copied)
 
-    def __sklearn_tags__(self) -> Any:
-        """Say that NaN is welcome."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
-
 
 @final
 @guesses.explain(__init__=guesses.SETTINGS)

@@ -315,10 +315,9 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
         return isinstance(self.prior, LaplaceZero) or self.prior == "laplace-zero"
 
     def __sklearn_tags__(self) -> Any:
-        """Tags: NaN and sparse tables are supported; a transformer if the prior selects predictors."""
+        """Tags: sparse tables are supported; a transformer if the prior selects predictors."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags = tags.transformer_tags if self._selects_inputs else None
-        tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
         return tags
 
@@ -360,14 +359,15 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
             )
         return linear_classifier(self._fits, self.classes_, getattr(self, "feature_names_in_", None))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the classifier, without its data, to a file for ``vbsvm.load``; an existing file is replaced.
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the classifier, without its data, to a file for ``vbsvm.load``.
 
+        A model in the file is replaced; a file that holds anything else only with ``overwrite=True``.
         A ``random_state`` that is a generator is saved as None.
         """
         from vbsvm.storage import saving
 
-        check_path(path)
+        saving.check_target(path, overwrite=overwrite)
         fits = [fit._contents() for fit in self._fits]
         parameters = self.get_params(deep=False)
         if not isinstance(self.random_state, numbers.Integral):

@@ -67,6 +67,13 @@ class Estimator(BaseEstimator):
         """Names for tab completion: what users look for."""
         return sorted({*super().__dir__()} - _INTERNAL - {*guesses.ESTIMATOR})
 
+    def __sklearn_tags__(self) -> Any:
+        """Say that NaN is welcome, and whether text and categories are."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = tags.input_tags.string = self.categories is not None
+        return tags
+
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``prior__rate=…`` or ``inference__tol=…`` replaces the frozen object by a changed one."""
         nested: dict[str, dict[str, Any]] = {"prior": {}, "inference": {}, "imputation": {}}

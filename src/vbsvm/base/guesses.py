@@ -1,7 +1,6 @@
 """Names and arguments of other packages that are something else here: tables of hints, and errors that give them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar, final
 
@@ -57,15 +56,11 @@ PREDICTION = {"type": "predict_proba(data) has probabilities, and decision_funct
 
 
 @final
-@dataclass(frozen=True)
-class _Guess:
-    """An attribute that is not there: to read it, from the class too, is an error with a hint."""
-
-    name: str
-    hint: str
+class _Guess(str):
+    """A hint in place of an attribute: to read it, from the class too, is an error that gives the hint."""
 
     def __get__(self, instance: object, owner: type) -> Any:
-        raise AttributeError(f"{owner.__name__} has no {self.name!r}: {self.hint}.")
+        raise AttributeError(f"{owner.__name__} has no {self}.")
 
 
 def explain(attributes: dict[str, str] | None = None, **arguments: dict[str, str]) -> Callable[[C], C]:
@@ -74,7 +69,7 @@ def explain(attributes: dict[str, str] | None = None, **arguments: dict[str, str
     def decorate(cls: C) -> C:
         for name, hint in (attributes or {}).items():
             assert not hasattr(cls, name)
-            setattr(cls, name, _Guess(name, hint))
+            setattr(cls, name, _Guess(f"{name!r}: {hint}"))
         for method, hints in arguments.items():
             owner = cls.__name__ if method == "__init__" else f"{cls.__name__}.{method}"
             setattr(cls, method, _checked(owner, getattr(cls, method), hints))

@@ -6,7 +6,7 @@ import sys
 import textwrap
 import time
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from html import escape
@@ -419,50 +419,34 @@ def _drawn(what: str, total: int) -> Iterator[Callable[[int], None]]:
 @contextmanager
 def _plain(what: str, total: int) -> Iterator[Callable[[int], None]]:
     """One overwritten line for where bars can't be drawn: the percentage done, and the seconds left."""
-    line, begun = SharedLine(verbose=True), time.monotonic()
+    line, begun = ProgressLine(verbose=True), time.monotonic()
 
     def update(done: int) -> None:
         seconds_left = (time.monotonic() - begun) * (total - done) / max(1, done)
-        line.show(what, f"{what}: {100 * done // total} %, {seconds_left:.0f} s left")
+        line.show(f"{what}: {100 * done // total} %, {seconds_left:.0f} s left")
 
     try:
         yield update
     finally:
-        line.end(what)
+        line.end()
 
 
 @final
-class SharedLine:
-    """Progress line of several concurrent tasks: the text of the first one, and the number of the others.
-
-    It is shown as ``progress`` says, and ends with the last of them.
-    """
+class ProgressLine:
+    """One line of progress that is overwritten, shown as ``progress`` says."""
 
     def __init__(self, verbose: int | None = None) -> None:
-        self._begin = _show_from(verbose)
-        self._texts: dict[Hashable, str] = {}
-        self._shown = ""
+        self._begin, self._shown = _show_from(verbose), ""
 
-    def show(self, task: Hashable, text: str) -> None:
-        """Update the text of a task."""
-        if time.monotonic() >= self._begin:
-            self._texts[task] = text
-            self._write()
-
-    def end(self, task: Hashable) -> None:
-        """Remove a task that has ended."""
-        if self._texts.pop(task, None) is not None:
-            self._write()
-        if self._shown and not self._texts:
-            self._shown = ""
-            sys.stderr.write("\n")
-
-    def _write(self) -> None:
-        if not self._texts:
-            return
-        first, *others = self._texts.values()
-        text = f"{first} (and {len(others)} more under way)" if others else first
-        if text != self._shown:
+    def show(self, text: str) -> None:
+        """Replace the text."""
+        if text != self._shown and time.monotonic() >= self._begin:
             sys.stderr.write(f"\r{text.ljust(len(self._shown))}")
             sys.stderr.flush()
             self._shown = text
+
+    def end(self) -> None:
+        """End the line, if anything was shown."""
+        if self._shown:
+            self._shown = ""
+            sys.stderr.write("\n")

@@ -137,7 +137,7 @@ def fit(
         model = _fit_files(files, request)
     say(description(model))
     if out is not None:
-        model.save(out)
+        model.save(out, overwrite=force)
         say(f"Wrote {out}.", err=True)
 
 

@@ -20,12 +20,6 @@ def is_category(dtype: Any, cells: NDArray[Any]) -> bool:
     return of_categories or values.TEXT in values.kinds_of(cells)
 
 
-def learn(column: Any, cells: NDArray[Any], counted: NDArray[np.bool_]) -> NDArray[Any]:
-    """Sorted levels of a column over the rows of positive weight."""
-    known = np.flatnonzero(counted & ~values.missing(cells))
-    return check_levels(column, np.unique(group_labels(cells[known], column, known.tolist())))
-
-
 def by_label(columns: Sequence[Any], labels: Sequence[Any], levels: Mapping[Any, NDArray[Any]]) -> dict[Any, Any]:
     """The levels of columns by what these are called in print."""
     return {label: levels[column] for column, label in zip(columns, labels, strict=True) if column in levels}

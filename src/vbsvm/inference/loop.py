@@ -17,7 +17,7 @@ from typing import Any, final
 import numpy as np
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.printing import SharedLine
+from vbsvm.base.printing import ProgressLine
 from vbsvm.base.settings import log
 from vbsvm.inference.steps import AndersonNewton, FixedPoint, Iterate, NaturalGradient, StepRule, largest_change
 from vbsvm.missing.distributions import InputSums
@@ -40,7 +40,7 @@ class Callback:
     """Callback of the optimisations of a run: it shows progress on a line."""
 
     def __init__(self, verbose: int | None = None) -> None:
-        self._line, self._begun = SharedLine(verbose), time.monotonic()
+        self._line, self._begun = ProgressLine(verbose), time.monotonic()
         self._passes = self._passes_before = 0
 
     def previous(self) -> "OptimizeResult | None":
@@ -51,7 +51,7 @@ class Callback:
         """An optimisation has accepted a step."""
         seconds = time.monotonic() - self._begun
         passes = self._passes + result.passes
-        self._line.show(self, _progress(result, passes, seconds / max(1, passes - self._passes_before), tol))
+        self._line.show(_progress(result, passes, seconds / max(1, passes - self._passes_before), tol))
 
     def on_end(self, result: "OptimizeResult") -> None:
         """An optimisation has ended."""
@@ -59,7 +59,7 @@ class Callback:
 
     def close(self) -> None:
         """Show nothing more."""
-        self._line.end(self)
+        self._line.end()
 
 
 @final

@@ -433,21 +433,19 @@ class Fit(AverageEffects, Predictor):
         return table
 
     def icc(self, level: float = 0.95, data: Any = None) -> "pd.DataFrame":
-        """Intraclass correlation of each grouping factor of a logistic model, on the latent scale, with its interval.
+        """Intraclass correlation σ² / (Σ σ² + π²/3) of each grouping factor of a logistic model, with its interval.
 
-        It is σ² / (Σ σ² + π²/3): the correlation of two observations of one level of this factor, and of no other. With
-        random slopes σ² is a mean over observations (Johnson 2014): those of ``data``, or of the fit.
+        It is on the latent scale. With random slopes σ² is a mean over the observations of ``data``, or of the fit.
         """
         check_level("icc", level)
         variance_components.warn_of_narrow(tables.components(self, level))
         return variance_partition.icc(self, level, data)
 
     def r2(self, data: Any = None) -> "pd.DataFrame":
-        """Marginal and conditional R² of a logistic model (Nakagawa & Schielzeth 2013), on the latent scale.
+        """Proportion of the variance that fixed effects explain (marginal R²), or fixed and random ones (conditional).
 
-        The proportions of the variance that fixed effects explain, and fixed and random effects together; the residual
-        variance is π²/3. Averages are over the observations of ``data``, or of the fit. ``attrs["variances"]`` has the
-        parts.
+        For logistic models, on the latent scale (Nakagawa & Schielzeth 2013), over the observations of ``data`` or of
+        the fit. ``attrs["variances"]`` has the parts.
         """
         return variance_partition.r2(self, data)
 
@@ -538,11 +536,14 @@ class Fit(AverageEffects, Predictor):
         shown = self._showing(covariance)
         return report.write(path, [shown], evaluations, title, report.Owner(shown, data))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fit, without its data, to a file for ``vbsvm.load``; an existing file is replaced."""
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fit, without its data, to a file for ``vbsvm.load``.
+
+        A model in the file is replaced; a file that holds anything else only with ``overwrite=True``.
+        """
         from vbsvm.storage import saving
 
-        check_path(path)
+        saving.check_target(path, overwrite=overwrite)
         saving.write(path, "Fit", self._contents())
 
     def _contents(self) -> dict[str, Any]:

@@ -238,6 +238,7 @@ class Predictor(ABC):
         proba: bool = False,
         scores: bool = False,
         keep: Sequence[str] = (),
+        overwrite: bool = False,
     ) -> int:
         """Predict the rows of files, which need not fit in memory, and write them to a file; give their number.
 
@@ -246,15 +247,16 @@ class Predictor(ABC):
         files : str, path, list of them, or Files
             Names of Parquet or CSV files, a pattern such as ``"new/*.parquet"``, or a folder.
         to : str or path
-            The file that is written, .parquet or .csv: a row for each, in the same order. One that exists is replaced
-            when all rows are there.
+            The file that is written, .parquet or .csv: a row for each, in the same order.
         proba, scores : bool, default False
             Add the probability of each class, and the score.
         keep : list of str, default ()
             Columns of the files that are copied, such as an identifier.
+        overwrite : bool, default False
+            Replace a file that exists, when all rows are there. False refuses it, unless it is empty.
         """
         columns, text = self._file_columns()
-        added: dict[str, Any] = {"keep": keep, "proba": proba, "scores": scores}
+        added: dict[str, Any] = {"keep": keep, "proba": proba, "scores": scores, "overwrite": overwrite}
         return write_predictions(self, files, to, columns=columns, text=text, classes=self._models()[1], **added)
 
     def left_out_predictions(self, refits: int | None = None, folds: int | None = None) -> LeftOutPredictions:
@@ -394,6 +396,7 @@ def write_predictions(
     keep: Sequence[str] = (),
     proba: bool = False,
     scores: bool = False,
+    overwrite: bool = True,
     change: "Callable[[pd.DataFrame], pd.DataFrame] | None" = None,
 ) -> int:
     """Predict the rows of files and write them atomically; return the number of rows.
@@ -415,6 +418,8 @@ def write_predictions(
             )
     if isinstance(to, str | os.PathLike) and Path(to).resolve() in [one.path.resolve() for one in table.files]:
         raise ValueError(f"{os.fspath(to)} is one of the files that are read: write the predictions to another.")
+    if not overwrite and isinstance(to, str | os.PathLike) and Path(to).is_file() and Path(to).stat().st_size:
+        raise FileExistsError(f"{os.fspath(to)} exists already: choose another name, or replace it by overwrite=True.")
     chosen, n_rows = list(dict.fromkeys((*columns, *keep))), 0
     with _writer(to) as writer:
         for piece in table.pieces(chosen):

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.cached import new_lock
-from vbsvm.storage.atomic import atomic_write
+from vbsvm.storage.atomic import atomic_write, check_path
 from vbsvm.storage.codec import PLAIN, Registry
 from vbsvm.storage.names import MODELS
 from vbsvm.version import __version__
@@ -151,10 +151,23 @@ def _array(part: bytes) -> NDArray[Any]:
     return np.array(flat.reshape(shape, order="F" if by_columns else "C"), dtype=dtype.newbyteorder("="), order="K")
 
 
-FORMAT, SCHEMA = "vbsvm model", 1
+# The format is in these first bytes of a file.
+FORMAT, SCHEMA, HEAD_BYTES = "vbsvm model", 1, 4096
 REGISTRY = Registry(MODELS)
 # What Python and NumPy say of values that do not fit together.
 INTERNAL = re.compile(r"zip\(\)|broadcast|operand|unpack|shape|dimension|convert|literal")
+
+
+def check_target(path: str | os.PathLike[str], *, overwrite: bool) -> None:
+    """Reject a name that no file can have, and unless told to overwrite that of a file that holds no model."""
+    check_path(path)
+    if not overwrite and Path(path).is_file():
+        with Path(path).open("rb") as file:
+            head = file.read(HEAD_BYTES)
+        if head and FORMAT.encode() not in head:
+            raise FileExistsError(
+                f"{os.fspath(path)} exists, and holds no model: choose another name, or replace it by overwrite=True."
+            )
 
 
 def write(path: str | os.PathLike[str], kind: str, content: Mapping[str, Any]) -> None:

@@ -15,7 +15,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from vbsvm.base.arrays import Array
 from vbsvm.design import one_hot, values
 from vbsvm.design.columns import LabelSummary, group_labels
 from vbsvm.design.frames import check_collected, check_in_memory, check_unique
@@ -81,9 +80,8 @@ def read_table(
     table, members = _split_group(X, group)
     columns = list(_columns(table))
     if reset:
-        counted = _positive_weight(sample_weight, len(columns[0][1]))
-        categorical = [(name, cells) for name, cells, dtype in columns if one_hot.is_category(dtype, cells)]
-        estimator.levels_ = {name: one_hot.learn(name, cells, counted) for name, cells in categorical}
+        found = categories_of(table, None, _positive_weight(sample_weight, len(columns[0][1])))
+        estimator.levels_ = {name: one_hot.check_levels(name, summary.labels) for name, summary in found.items()}
     encoded, new = one_hot.encode([(name, cells) for name, cells, _ in columns], estimator.levels_)
     if new and not reset:
         _warn_of_new_levels(columns, new)
@@ -166,7 +164,7 @@ def read_rows(
     return check_array(table, input_name="X", ensure_min_samples=0, **_OPTIONS), members
 
 
-def categories_of(X: Any, group: str | int | None, weights: Array) -> dict[Any, LabelSummary]:
+def categories_of(X: Any, group: str | int | None, weights: NDArray[Any]) -> dict[Any, LabelSummary]:
     """Labels of the columns of categories in a part of a table, over its rows of positive weight."""
     found = {}
     for name, cells, dtype in _columns(_split_group(_as_table(X, dtype=object), group)[0]):

@@ -89,10 +89,7 @@ class Subject:
         *,
         simultaneous: bool = False,
     ) -> "pd.DataFrame":
-        """Estimates, standard errors and intervals for each cell, group of rows, and class if several.
-
-        Those of contrasts and slopes have p-values, or probabilities of a sign.
-        """
+        """Estimates, standard errors, intervals, and tests unless of effects; by cell, group of rows, and class."""
         import pandas as pd
 
         several, how = len(self.models.fits) > 1, {"simultaneous": simultaneous, "tested": scale is not LOGITS}
@@ -107,10 +104,8 @@ class Subject:
         notes = max((one.notes for one in self.models.intervals), key=lambda notes: len(notes.explanation))
         check, sentences = self._checked(what, names, row_groups.by), [notes.explanation, self._fixed_note]
         if simultaneous:
-            adjusted = "" if self.models.of_posterior else ", and p-values are adjusted for their number"
-            sentences += [
-                f"Intervals are simultaneous (max-|t|): they hold jointly for all {len(frame)} rows{adjusted}."
-            ]
+            tests = "" if self.models.of_posterior else ", and p-values are adjusted for their number"
+            sentences += [f"Simultaneous intervals (max-|t|): they hold jointly for all {len(frame)} rows{tests}."]
         sentences = [*sentences, SEVERAL] if several else [f'Probability of "{self.classes[1]!s}".', *sentences]
         frame = noted(frame, replace(notes, explanation=" ".join([*sentences, *check.values()])), self.level)
         frame.attrs |= check
@@ -242,7 +237,7 @@ class AverageEffects(ABC):
         cells = list(product(*grids))
         averages = _averages(subject, names, cells, row_groups)
         table = subject.table(
-            "effects", names, row_groups, ((values, one.logits()) for values, one in averages), LOGITS
+            "effects", names, row_groups, ((values, one.on_scale(LOGITS)) for values, one in averages), LOGITS
         )
         if subject.hinge:
             table["observed"] = _observed(subject, names, cells, row_groups, len(table))
