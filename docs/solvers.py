@@ -7,13 +7,13 @@ from vbsvm.inference.solvers import AUTO, BOUNDS, SOLVERS, UNSUPPORTED, Feature,
 
 TITLE = """# Bounds and solvers
 
-This page is printed from the tables in `inference/solvers.py` by `python docs/solvers.py`. Of each table the first row
-is taken of which all features under "needs" are there, and none under "not with".
+This page is printed from the tables in `inference/solvers.py` by `python docs/solvers.py`. In each table, the first row
+is used that matches the model: all features under "needs" are present, and none of those under "not with".
 """
 
 
 def _cells(features: Iterable[Feature]) -> str:
-    return ", ".join(feature.name for feature in Feature if feature in features) or "–"
+    return ", ".join(f"`{feature.name}`" for feature in Feature if feature in features) or "–"
 
 
 def _table(title: str, rows: Iterable[Row]) -> str:
@@ -24,12 +24,12 @@ def _table(title: str, rows: Iterable[Row]) -> str:
 def page() -> str:
     """The text of the page."""
     refused = [f"| {feature.value} | {advice} |" for feature, advice in UNSUPPORTED.items()]
-    named = [f"| {feature.name} | {feature.value} |" for feature in Feature]
+    named = [f"| `{feature.name}` | {feature.value} |" for feature in Feature]
     return "\n".join(
         [
             TITLE,
             _table(f'## Which bound `bound="{AUTO}"` is', BOUNDS),
-            "## What the exact and the integrated bound do not support\n",
+            "## Features that the exact and the integrated bound do not support\n",
             "\n".join(["| feature | instead |", "|---|---|", *refused, ""]),
             _table("## Which solver maximises it", SOLVERS),
             "## Features\n",

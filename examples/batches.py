@@ -1,8 +1,8 @@
 """
-Rows that arrive in batches
+Data that arrive in batches
 ===========================
 
-``partial_fit`` learns from each batch and forgets its rows: a few sums stand for them.
+``partial_fit`` updates the fit with each batch and does not store its rows, which are replaced by a few sums.
 """
 
 import matplotlib.pyplot as plt

@@ -3,7 +3,7 @@ One fit instead of a grid search
 ================================
 
 A classifier for thirty measurements of breast tumours. The penalty is inferred, so there is no grid and no cross-
-validation; the same fit gives held-out accuracy, probabilities, and coefficients with intervals.
+validation; the same fit gives predictions, probabilities, and coefficients with intervals.
 """
 
 from sklearn.datasets import load_breast_cancer
@@ -18,12 +18,12 @@ clf = VBSVC().fit(X_train, y_train)
 print(f"held-out accuracy {clf.score(X_test, y_test):.3f}; penalty {clf.penalty_[0]:.2f} after {clf.n_iter_} passes")
 
 # %%
-# Coefficients for one standard deviation of each input, with robust confidence intervals. A filled point has an
-# interval without 0.
+# Coefficients per standard deviation of each predictor, with robust confidence intervals. Points are filled if the
+# interval excludes 0.
 
 plots.coefficients(clf, top=12)
 
 # %%
-# How far the scores of the two classes lie apart, on rows that the fit has not seen.
+# Decision values of the two classes for held-out observations.
 
-plots.predictive(clf, X_test, y_test)
+plots.scores(clf, X_test, y_test)

@@ -1,10 +1,10 @@
 """
-Are the probabilities right?
+Calibration of probabilities
 ============================
 
-``predict_proba`` passes scores through a link that is fitted to leave-one-out scores, so no rows are set aside for
-it. Here it is checked on rows that the fit has not seen: of those that are given a probability of 70 %,
-some 70 % should belong to the class.
+``predict_proba`` transforms decision values by a link that is fitted to leave-one-out decision values, so no
+observations are set aside for it. Here its calibration is checked on new observations: of those with a predicted
+probability of 70 %, about 70 % should belong to the class.
 """
 
 import matplotlib.pyplot as plt
@@ -28,8 +28,8 @@ print(f"log-loss of VBSVC {log_loss(y[test], clf.predict_proba(X[test])):.3f}")
 print(f"log-loss of logistic regression {log_loss(y[test], logistic.predict_proba(X[test])):.3f}")
 
 # %%
-# ``pseudo_probability`` is what the hinge loss says by itself. It is shown beside that curve, because
-# many SVMs are used that way: it is too sure.
+# ``pseudo_probability`` is the normalised pseudo-likelihood of the hinge loss. It is overconfident; the figure compares
+# it with the calibrated probabilities.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.2, 4.2), layout="constrained")
 plots.calibration(clf, X[test], y[test], ax=left)

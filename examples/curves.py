@@ -1,8 +1,8 @@
 """
-A curve whose smoothness is inferred
-====================================
+Splines with inferred smoothness
+================================
 
-``s(x)`` is a penalised spline: a straight line plus bends, whose size is inferred with everything else.
+``s(x)`` is a penalised spline: a straight line plus deviations, whose variance is inferred with the coefficients.
 """
 
 import matplotlib.pyplot as plt
@@ -22,8 +22,8 @@ fits = {formula: Model(formula, data).fit() for formula in ("event ~ age + dose"
 print(compare_models(fits))
 
 # %%
-# On the left the curve as a part of the score, with its band and its knots; on the right what it means in
-# probabilities.
+# Left: the contribution of the curve to the linear predictor, with its band and its knots. Right: the effect on the
+# probability scale.
 
 _, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.4), layout="constrained")
 plots.spline(fits["event ~ s(age) + dose"], left)

@@ -1,9 +1,9 @@
 """
-Variational Bayes beside Gibbs sampling
-=======================================
+Variational Bayes compared with Gibbs sampling
+==============================================
 
-The same model by both inferences. ``compare`` says how much of the posterior the variational distribution covers,
-parameter by parameter.
+The same model by both methods. ``compare`` shows the overlap of the variational and the posterior distribution for each
+parameter.
 """
 
 import numpy as np
@@ -20,12 +20,12 @@ exact = compare(VBSVC(inference=Variational(bound="exact")).fit(X, y), drawn)
 print("the paper's bound:", paper, "the exact bound:", exact, sep="\n\n")
 
 # %%
-# The paper's bound gives the right places and too little spread.
+# With the paper's bound, means are accurate and standard deviations are too small.
 
 plots.densities(paper)
 
 # %%
-# The exact expectation of the hinge loss is closer. ``summary()`` uses neither of them for its intervals: these
+# The exact expectation of the hinge loss is more accurate. ``summary()`` uses neither of them for its intervals, which
 # are robust confidence intervals.
 
 plots.densities(exact)

@@ -1,9 +1,9 @@
 """
-Logistic regression and support vector machine by one formula
-=============================================================
+Logistic regression and support vector machine by formula
+=========================================================
 
-A formula fits a mixed-effects logistic regression: coefficients are log odds. With ``likelihood="hinge"`` it fits a
-mixed support vector machine, with the same priors, groups and tables.
+``Model`` fits a mixed-effects logistic regression, whose coefficients are log odds ratios. With ``likelihood="hinge"``
+it fits a mixed support vector machine, with the same terms and tables.
 """
 
 import matplotlib.pyplot as plt
@@ -22,8 +22,8 @@ print(
 )
 
 # %%
-# Here both have similar average probabilities, as patients have intercepts and so many different scores. Where discrete
-# predictors are all that there is, those of the hinge mislead.
+# The average probabilities are similar here, because patients have random intercepts and so decision values vary. If
+# all predictors are discrete, effects of the hinge are misleading.
 
 _, axes = plt.subplots(1, 2, figsize=(8.6, 3.4), layout="constrained", sharey=True)
 for ax, (name, fit) in zip(axes, fits.items(), strict=True):

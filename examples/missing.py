@@ -1,9 +1,9 @@
 """
-A table with missing values
-===========================
+Missing predictors
+==================
 
-NaN means a missing value, in fit and in predict; there is nothing to switch on. Here a tenth to a third of three
-measurements is deleted at random, so that the price can be seen.
+Missing values (NaN) are allowed in fit and in predict, without further settings. Here a tenth to a third of three
+measurements is deleted at random, to show the loss of accuracy.
 """
 
 import numpy as np
@@ -24,12 +24,12 @@ print(f"accuracy on new rows with missing values {clf.score(incomplete.loc[test]
 print(f"accuracy if nothing were missing {whole.score(X.loc[test], y[test]):.3f}")
 
 # %%
-# What is missing together, and how much of the information about each coefficient that takes away.
+# Patterns of missing values, and the fraction of missing information about each coefficient.
 
 plots.missing(clf)
 
 # %%
-# Expected values of what is missing, beside the true ones that were deleted.
+# Expected values of the missing measurements, compared with the true ones that were deleted.
 
 rows = incomplete.loc[test][incomplete.loc[test, "mean area"].isna()].index[:5]
 expected, deviations = clf.impute(incomplete.loc[rows])

@@ -1,9 +1,9 @@
 """
-Pupils in forms in schools
-==========================
+Pupils in forms and schools
+===========================
 
-Nested groups, slopes that vary between schools, and a smooth curve, by one formula and without tuning. The data
-are simulated, so that what is found can be set beside the truth.
+Nested grouping factors, slopes that vary between schools, and a smooth curve, in one formula and without tuning. The
+data are simulated, so that estimates can be compared with the true values.
 """
 
 import warnings
@@ -33,9 +33,8 @@ pupils = pd.DataFrame(
 train, test = pupils[:4500], pupils[4500:]
 
 # %%
-# The model: a slope of hours for each school, an intercept for each form in each school, and a curve over age. Its
-# variance components are approximate, of which a warning tells; predictions are the aim here, and ``Gibbs()`` gives the
-# components.
+# The model has a slope of hours for each school, an intercept for each form in each school, and a curve over age.
+# Intervals of its variance components are approximate, and a warning is given; for accurate ones use ``Gibbs()``.
 
 warnings.simplefilter("ignore", ReliabilityWarning)
 model = Model("passed ~ hours + s(age) + (hours | school) + (1 | school:form)", train)
@@ -44,7 +43,7 @@ fit = model.fit()
 print(fit)
 
 # %%
-# The curve over age (the truth is a sine), and the slopes of the schools.
+# The curve over age (a sine in the simulation), and the slopes of the schools.
 
 plots.spline(fit)
 
@@ -52,10 +51,10 @@ plots.spline(fit)
 
 plots.random_effects(fit, factor="school", effect="hours")
 slopes = fit.random_effects("school")["estimate"].unstack("effect")["hours"]
-print(f"found and true slopes of schools correlate by {np.corrcoef(slopes, of_school[:, 1])[0, 1]:.2f}")
+print(f"correlation of estimated and true slopes of schools {np.corrcoef(slopes, of_school[:, 1])[0, 1]:.2f}")
 
 # %%
-# What each part of the model is worth, on rows that it has not seen.
+# Predictive performance of parts of the model, for held-out observations.
 
 for formula in (
     "passed ~ hours + age",
@@ -68,7 +67,7 @@ for formula in (
     print(f"balanced error {np.mean(errors):.3f}  {formula}")
 
 # %%
-# A school that the fit has not seen gets the population's score, with a wide standard deviation.
+# For a new school, the linear predictor is that of the population, with a large standard deviation.
 
 grid = pd.DataFrame({"age": [11, 14, 17], "hours": 8.0, "school": "a new one", "form": "A"})
 mean, sd = fit.decision_function(grid, return_std=True)

@@ -2,9 +2,8 @@
 Repeated measurements
 =====================
 
-294 patients with a toenail infection came to up to seven visits (De Backer et al. 1998; the paper's example).
-Each patient has an intercept of their own, whose variance is inferred: a mixed-effects logistic regression. Nothing is
-tuned.
+294 patients with a toenail infection had up to seven visits (De Backer et al. 1998; an example of the paper). In a
+mixed-effects logistic regression, each patient has a random intercept, whose variance is inferred.
 """
 
 import warnings
@@ -24,20 +23,20 @@ print(fit)
 plots.effects(fit, "visit", by="treatment")
 
 # %%
-# The patients in order of their intercepts, each with its interval: most have next to no infection, some keep it.
+# The patients in order of their intercepts, with intervals: most recover, and in some the infection persists.
 
 plots.random_effects(fit)
 
 # %%
-# **What do the patients' intercepts gain?** With some visits held out, a lot. With whole patients held out, nothing is
-# known of the patient, and both models do what the fixed effects can do. This is shown with the paper's support
-# vector machine; in scikit-learn the group is a column of X.
+# **Predictive value of the random intercepts.** For held-out visits of known patients it is large. For new patients it
+# is nil, and both models predict from the fixed effects only. The comparison uses the support vector machine of the
+# paper; in scikit-learn the grouping factor is a column of X.
 
 X = data[["visit", "patientID"]].assign(terbinafine=(data["treatment"] == "terbinafine").astype(float))
 X["visit:terbinafine"] = X["visit"] * X["terbinafine"]
 y = data["outcome"]
 
-# Without patients every visit is assigned to the larger class: that is what the comparison shows.
+# Without random intercepts, every visit is assigned to the larger class.
 warnings.simplefilter("ignore", OneClassWarning)
 
 

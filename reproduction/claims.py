@@ -134,7 +134,7 @@ def _fastest(experiment: str, rivals: tuple[str, ...], factor: float) -> Callabl
 
 
 def _spam(judge: Callable[[dict[str, float], dict[str, float]], Verdict]) -> Callable[[Findings], Verdict]:
-    """A judge of inclusion probabilities by VB and by MCMC, by name of the input."""
+    """A judge of inclusion probabilities by VB and by MCMC, by name of the predictor."""
 
     def read(findings: Findings) -> Verdict:
         by_vb, by_mcmc = findings.selection(VB), findings.selection(MCMC)
@@ -149,7 +149,9 @@ def _spam(judge: Callable[[dict[str, float], dict[str, float]], Verdict]) -> Cal
 def _certain_ones(vb: dict[str, float], mcmc: dict[str, float]) -> Verdict:
     certain = [name for name, p in mcmc.items() if p >= CERTAIN]
     apart = [name for name in certain if vb[name] <= IN]
-    told = f"MCMC gives {len(certain)} inputs at least {CERTAIN}; VB leaves out {', '.join(apart) or 'none of them'}"
+    told = (
+        f"MCMC gives {len(certain)} predictors at least {CERTAIN}; VB leaves out {', '.join(apart) or 'none of them'}"
+    )
     top = sorted(mcmc, key=lambda name: -mcmc[name])[:PAPERS_CERTAIN]
     among = [name for name in top if vb[name] <= IN]
     told += f"; of MCMC's {PAPERS_CERTAIN} most certain, as many as the paper's, {', '.join(among) or 'none'}"
@@ -209,7 +211,7 @@ CLAIMS = (
     ),
     Claim(
         "simulation",
-        "VB is by far the fastest (200 rows, 10 inputs).",
+        "VB is by far the fastest (200 rows, 10 predictors).",
         "Seen: SVM and MCMC take more than ten times as long. Not seen: one of them takes less time.",
         _fastest("simulation", (SVM, MCMC), FAR),
     ),
@@ -233,14 +235,14 @@ CLAIMS = (
     ),
     Claim(
         "spam",
-        "The inputs that MCMC almost certainly selects are selected by VB, with one exception.",
-        f"Seen: of the inputs to which MCMC gives at least {CERTAIN}, at most one has at most {IN} by VB.",
+        "The predictors that MCMC almost certainly selects are selected by VB, with one exception.",
+        f"Seen: of the predictors to which MCMC gives at least {CERTAIN}, at most one has at most {IN} by VB.",
         _spam(_certain_ones),
     ),
     Claim(
         "spam",
-        "Inputs selected by VB are selected by MCMC too, a few with lower probabilities.",
-        f"Seen: every input above {IN} by VB is above {IN} by MCMC.",
+        "Predictors selected by VB are selected by MCMC too, a few with lower probabilities.",
+        f"Seen: every predictor above {IN} by VB is above {IN} by MCMC.",
         _spam(_selected_ones),
     ),
     Claim(
@@ -251,7 +253,7 @@ CLAIMS = (
     ),
     Claim(
         "spam",
-        "Of the inputs that VB selects, email and table have the smallest probabilities.",
+        "Of the predictors that VB selects, email and table have the smallest probabilities.",
         "Seen: these two are the two smallest.",
         _spam(_weakest),
     ),
@@ -292,16 +294,16 @@ DECISIONS = (
     "The grids: α from 10^2.5 down to 10^−2 in ten steps, then nine steps of the best α times 10^0.5 to 10^−0.5; of "
     "equal errors the stronger penalty wins.",
     "Hold-outs of the default method are a quarter of each class, and its error is the balanced error.",
-    "Inputs are standardised by the training rows, in every hold-out anew; test rows by the same numbers.",
+    "Predictors are standardised by the training rows, in every hold-out anew; test rows by the same numbers.",
     "Simulated data sets with fewer than four training rows of a class are drawn again; hold-outs need them.",
     "Visit is the number of the visit, 1 to 7; a test set is a quarter of all visits, so patients are in both parts.",
     "The SVM on toenail has visit, treatment and their product, and knows no patients.",
     "Duration of symptoms may be 0: its logarithm is log(1 + days). Sex is 1 for women, 0 for men.",
-    "Cardiac test sets are a quarter of the complete rows (the paper speaks of a quarter of the data); all other rows, "
+    "Cardiac test sets are a quarter of the complete rows (the paper says a quarter of the data); all other rows, "
     "complete or not, are for training.",
-    "The distribution of the inputs with missing values is conditional on the complete ones, where the paper has a "
+    "The distribution of the predictors with missing values is conditional on the complete ones, where the paper has a "
     "joint one, and its inverse-Wishart prior has this package's default degrees instead of three.",
-    "MCMC is the paper's sampler as printed, up to the distribution of missing inputs: one chain from its start. A "
+    "MCMC is the paper's sampler as printed, up to the distribution of missing predictors: one chain from its start. A "
     "class is the sign of the score at the posterior mean. Gibbs is this package's sampler of the same posterior, "
     "which adds over-relaxation and a stretch move; the column “with Gibbs” of the table of claims has it in MCMC's "
     "place.",
@@ -312,7 +314,7 @@ DECISIONS = (
     "Intervals over splits of toenail and cardiac are about the mean over splits of these very data. Splits overlap, "
     "so that they say little of other patients.",
     "Spam is fitted once to all rows, as in the paper; it has no test set. Bars are shaded by the probability of a "
-    "positive sign given that the input is in.",
+    "positive sign given that the predictor is included.",
     "Times are of single fits on one machine: VB's second fit in its process, the others' first; spam beside other "
     "work.",
 )

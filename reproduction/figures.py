@@ -27,7 +27,7 @@ def drawing(experiment: str, findings: Findings) -> tuple[Drawing, str] | None:
         if len(known) < len(found):
             return None
         told = (
-            "Inclusion probabilities of 57 inputs by VB and by MCMC, shaded by the probability of a positive sign "
+            "Inclusion probabilities of 57 predictors by VB and by MCMC, shaded by the probability of a positive sign "
             "given that they are in."
         )
         return lambda figure: _bars(figure, known), told
@@ -75,11 +75,14 @@ def _boxes(figure: "Figure", errors: dict[str, dict[str, Array]]) -> None:
 
 
 def _bars(figure: "Figure", found: dict[str, Result]) -> None:
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
     names, _, _ = data.spam()
     labels = [style.escape(name) for name in names]
     figure.set_size_inches(6.8, 9.2)
     left, right = figure.subplots(1, 2, sharey=True)
-    scale, rows = style.shades("Greys"), np.arange(len(names))
+    scale, rows = ScalarMappable(Normalize(0, 1), "Greys"), np.arange(len(names))
     for ax, (method, result) in zip((left, right), found.items(), strict=True):
         colours = scale.to_rgba(np.array(result.positive))
         ax.barh(rows, result.inclusion, color=colours, edgecolor=style.INK, linewidth=0.5, height=0.75)

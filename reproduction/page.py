@@ -111,7 +111,7 @@ def _errors(
         differences = (Interval.of(errors[a] - errors[b]) for a, b in pairs)
         found = (Cell(str(interval), interval.mean) for interval in differences)
         rows.append((Cell(one or "all"), cell(len(errors[VB])), *means, *found))
-    head = ("rows x inputs", "data sets", *methods, *(f"{one} − {other}" for one, other in pairs))
+    head = ("rows x predictors", "data sets", *methods, *(f"{one} − {other}" for one, other in pairs))
     return Table(told, head, tuple(rows)) if rows else None
 
 

@@ -91,7 +91,7 @@ def test_the_demo_runs_shows_the_comparison_and_writes_a_report(tmp_path):
     command = [sys.executable, "-W", "error", "-m", "vbsvm", "demo", "--report", tmp_path / "page.html"]
     shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert re.search(r"VBSVC\(\) +0\.9\d\d", shown)
-    assert "Standard deviations and intervals are robust" in " ".join(shown.split())
+    assert "Standard errors: robust (sandwich)" in " ".join(shown.split())
     assert shown.rstrip().endswith(str(tmp_path / "page.html"))
     assert "Breast cancer: malignant or benign</h1>" in (tmp_path / "page.html").read_text(encoding="utf-8")
 

@@ -157,7 +157,7 @@ def test_search_works_from_files(site):
     with open_browser() as browser, browser.page(site / "search.html") as page:
         page.raw.goto((site / "search.html").as_uri() + "?q=calibration")
         # Results come one by one: the one that is looked for may take a while.
-        found = page.raw.wait_for_selector("ul.search li a:has-text('Are the probabilities right?')")
+        found = page.raw.wait_for_selector("ul.search li a:has-text('Calibration of probabilities')")
         assert found.is_visible()
         assert [said for said in page.complaints if "[PST]" not in said] == []
         assert page.network == []

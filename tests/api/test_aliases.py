@@ -24,7 +24,7 @@ def test_a_prior_by_name_is_the_prior(data, alias, prior, tmp_path):
     assert load(tmp_path / "model").prior == alias
 
 
-@pytest.mark.filterwarnings("ignore:.*chains have not mixed")
+@pytest.mark.filterwarnings("ignore:.*chains have not converged")
 def test_gibbs_by_name_samples_and_takes_settings(data):
     clf = VBLogistic(inference="gibbs", random_state=0).set_params(inference__draws=20, inference__tune=20)
     assert clf.inference == Gibbs(draws=20, tune=20)

@@ -119,14 +119,14 @@ class TestGroups:
         part = found.left_out_predictions()
         sums = pd.Series(part.log_loss.deviations).groupby(data["patient"].to_numpy()).sum()
         assert found.table.loc["all", "log_loss_se"] == pytest.approx(np.sqrt(12 / 11 * (sums**2).sum()))
-        assert "groups of patient" in repr(found)
+        assert "levels of patient" in repr(found)
 
     def test_given_folds_must_leave_out_whole_groups(self):
         data = frame_of()
         by_group = np.argsort(data["patient"].to_numpy(), kind="stable")
         folds = [(by_group[:60], by_group[60:]), (by_group[60:], by_group[:60])]
         assert cross_validate(Model("y ~ x", data), folds, groups="patient").table.loc["all", "rows"] == 120
-        with pytest.raises(ValueError, match="some rows of a group that is also in training"):
+        with pytest.raises(ValueError, match="a level of groups both in training and test sets"):
             cross_validate(Model("y ~ x", data), halves(), groups="patient")
 
 
@@ -187,7 +187,7 @@ def test_cross_validations_are_compared_row_by_row():
     assert line["log_loss_difference_se"] == pytest.approx((losses[1] - losses[0]).std(ddof=1) / np.sqrt(200))
     assert line["log_loss_difference"] > 2 * line["log_loss_difference_group_se"]
     assert "elbo" not in comparison.table
-    assert "does not measure predictions for new groups" not in repr(comparison)
+    assert "does not measure predictions for new levels" not in repr(comparison)
     assert max(map(len, repr(found["y ~ x + z"]).splitlines())) <= 80
     assert "<table>" in found["y ~ x + z"]._repr_html_()
 
@@ -199,13 +199,13 @@ class TestRefused:
             (1, "folds must be a whole number from 2"),
             ("five", "folds must be a whole number from 2"),
             (2.5, "folds must be a whole number from 2"),
-            (100, "has only .* rows, and each fold needs one"),
-            ([], "there are no folds"),
-            ([([0, 1, 2], [2, 3])], "also one of training"),
-            ([(range(60), [70, 70])], "was left out before"),
+            (100, "has only .* observations, and each fold needs one"),
+            ([], "folds is empty"),
+            ([([0, 1, 2], [2, 3])], "both in training and test sets"),
+            ([(range(60), [70, 70])], "twice in test sets"),
             ([(range(60), [200])], "from 0 to 119"),
-            ([(range(60), [0.5])], "whole and from 0 to 119"),
-            ([(range(60), [])], "must hold numbers of rows|none left out"),
+            ([(range(60), [0.5])], "integers from 0 to 119"),
+            ([(range(60), [])], "must contain row numbers|no row of positive weight"),
         ],
     )
     def test_folds(self, folds, words):
@@ -224,7 +224,7 @@ class TestRefused:
             cross_validate(model, groups=3)
         with pytest.raises(ValueError, match="Column 'part' has no value in rows 0, 1, 2"):
             cross_validate(model, groups="part")
-        with pytest.raises(ValueError, match="only 12 groups"):
+        with pytest.raises(ValueError, match="only 12 levels"):
             cross_validate(model, 13, groups="patient")
 
     def test_other_models(self):

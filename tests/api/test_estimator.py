@@ -241,9 +241,9 @@ def test_the_summary_says_what_its_spreads_are(cancer):
     assert "robust" in table.attrs["note"]
     assert table.attrs["std_error"] == "std. error"
     for kind, said in {
-        "posterior": "posterior, by linear response",
+        "posterior": "by linear response",
         "curvature": "by the curvature",
-        "mean-field": "mean field",
+        "mean-field": "mean-field approximation",
     }.items():
         other = clf.summary(level=0.9, covariance=kind)
         assert said in other.attrs["note"]

@@ -72,7 +72,7 @@ def test_the_column_is_carried_by_cross_validation_and_counts_in_the_features(to
     assert clf.coef_.shape == (1, 3)
     assert clf.summary().index.tolist() == ["(intercept)", "visit", "treated", "both"]
     assert clf.random_effects_.shape == (294, 4)
-    assert "narrower than the posterior's" in clf.random_effects_.attrs["note"]
+    assert "between mean-field and true posterior sd" in clf.random_effects_.attrs["note"]
 
 
 def test_names_numbers_and_text_give_the_same_fit(toenail):
@@ -157,7 +157,7 @@ def test_several_classes_have_effects_each():
         (
             {"group": "patient"},
             lambda X: X.assign(patient=[(one, "a") for one in X["patient"]]),
-            r"'patient' holds \(\d+, 'a'\) in row 0: make its groups text or numbers",
+            r"'patient' contains \(\d+, 'a'\) in row 0: make its groups text or numbers",
         ),
         ({"group": "patient", "fit_intercept": False}, lambda X: X, "set fit_intercept=True"),
     ],

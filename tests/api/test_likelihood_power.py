@@ -211,7 +211,7 @@ class TestSelection:
 
     def test_a_selection_that_is_no_better_than_none_is_warned_of(self):
         found = [
-            (clf.selected_.sum(), any("from noise" in one for one in told))
+            (clf.selected_.sum(), any("no evidence for" in one for one in told))
             for clf, told in (fitted(VBLogistic(LaplaceZero(rho=0.5)), *table(100, 8, 0, seed)) for seed in range(6))
         ]
         selecting = [told for count, told in found if count]

@@ -55,7 +55,7 @@ def missing(data, *columns):
 )
 def test_a_class_without_rows_is_named_once(fit):
     (said,) = warned(lambda: fit(collapsed()))
-    assert "no row of the training data is assigned to class 'yes'" in said
+    assert "class 'yes' predicted for no training observation" in said
     assert "coefficients near 0 then do not mean" in said
     assert "class_weight" in said if said.startswith("VBSVC") else "weights=" in said
 
@@ -96,7 +96,7 @@ def test_of_several_classes_the_largest_score_counts():
 
 def test_where_weights_are_even_they_are_not_advised():
     (said,) = warned(lambda: VBSVC().fit(np.zeros((101, 1)), np.arange(101) % 2))
-    assert "the inputs may say little about the outcome" in said
+    assert "the predictors may be uninformative" in said
     assert "class_weight" not in said
 
 

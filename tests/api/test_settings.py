@@ -162,19 +162,22 @@ def test_the_largest_and_smallest_settings_give_finite_numbers(use, settings):
 
 def test_a_wide_table_under_a_flat_prior_gives_words_and_no_linalg_error():
     X = np.random.default_rng(0).normal(size=(12, 40))
-    with pytest.raises(FloatingPointError, match=r"first step can't be made.*take a prior with a smaller variance"):
+    with pytest.raises(FloatingPointError, match=r"first step can't be made.*use a prior with a smaller variance"):
         VBSVC(Normal(HUGE)).fit(X, np.arange(12) % 2)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: LaplaceZero(0.2, expected_size=3), r"rho=0.2 and expected_size=3 both say how many inputs are in"),
-        (lambda: LaplaceZero([0.1, 0.2], expected_size=1), "both say how many"),
-        (lambda: LaplaceZero(Beta(), expected_size=1), "both say how many"),
+        (
+            lambda: LaplaceZero(0.2, expected_size=3),
+            r"rho=0.2 and expected_size=3 both set the number of included predictors",
+        ),
+        (lambda: LaplaceZero([0.1, 0.2], expected_size=1), "both set the number"),
+        (lambda: LaplaceZero(Beta(), expected_size=1), "both set the number"),
         (lambda: LaplaceZero(groups=["ab", "cd"]), "groups must be a list of lists of columns"),
         (lambda: LaplaceZero(groups=[{"a": 1}]), "groups must be a list of lists of columns"),
-        (lambda: VBSVC(LaplaceZero(groups=[[[1], 2]])).fit(*complete()), r"groups name \[1\], which is not one of"),
+        (lambda: VBSVC(LaplaceZero(groups=[[[1], 2]])).fit(*complete()), r"groups contain \[1\], which is not one of"),
         (lambda: NotAtRandom(columns=["a", "b", "a"]), "columns names a column twice"),
         (lambda: Shift({"a": "far"}), "by must be a number"),
         (lambda: Gibbs(checkpoint=""), "checkpoint must be a path or None"),
@@ -200,7 +203,7 @@ def test_settings_that_contradict_themselves(make, message):
         ({}, {"standardize__x": 1}, "Invalid parameter 'standardize__x' for VBSVC: it has"),
         ({}, {"group": "g", "colour": 1}, "Invalid parameter 'colour' for VBSVC: it has"),
         ({}, {"__rate": 1}, "Invalid parameter '__rate'"),
-        ({"prior": LaplaceZero(expected_size=2)}, {"prior__rho": 0.5}, "both say how many inputs are in"),
+        ({"prior": LaplaceZero(expected_size=2)}, {"prior__rho": 0.5}, "both set the number of included predictors"),
     ],
 )
 def test_set_params_says_what_is_wrong_and_changes_nothing(start, change, message):

@@ -62,7 +62,31 @@ def test_probabilities_have_no_exponents(value, text):
     [("short", 8, "short"), ("a long name", 8, "a lo…ame"), ("exactly8", 8, "exactly8"), ("abcdefghij", 3, "a…j")],
 )
 def test_long_names_lose_their_middle(name, width, text):
-    assert printing.shorten(name, width) == text
+    assert printing.shorten([name], width) == [text]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["poly(visit, 2)[1]:treatment", "poly(visit, 2)[2]:treatment"],  # differ left of the middle
+        ["poly(age, 3)[1]", "poly(age, 3)[2]", "poly(age, 3)[3]"],
+        ["a" * 30 + "1" + "a" * 30, "a" * 30 + "2" + "a" * 30],  # in the middle: no cut of the usual width will do
+        [f"{j:015d}{k:015d}" for j in range(3) for k in range(3)],
+        ["same", "same", "another name that is long"],
+    ],
+)
+@pytest.mark.parametrize("width", [3, 10, 16])
+def test_abbreviated_names_stay_distinct(names, width):
+    short = printing.shorten(names, width)
+    assert len(set(short)) == len(set(names))
+    assert [names.index(name) for name in names] == [short.index(name) for name in short]
+
+
+def test_coefficients_in_a_narrow_table_have_distinct_names():
+    names = [f"poly(visit, 2)[{j}]:treatment[terbinafine]" for j in (1, 2)]
+    frame = pd.DataFrame({"estimate": [1.5, 2.5], "std_error": [0.1, 0.2]}, index=names)
+    printed = {line.partition("  ")[0] for line in printing.table(frame, 50).splitlines() if line.startswith("poly")}
+    assert len(printed) == 2
 
 
 def test_columns_of_a_kind_are_written_alike():
@@ -242,7 +266,7 @@ def test_how_a_fit_ended_is_said_in_plain_words(data, ending, words):
     if ending is Status.CONVERGED:
         fit = Model("y ~ x + z", data).fit(inference)
     else:
-        with pytest.warns(UserWarning, match="reached the limit of passes .2. before it converged to tol"):
+        with pytest.warns(UserWarning, match="reached max_iter .2 iterations. before it converged to tol"):
             fit = Model("y ~ x + z", data).fit(inference)
     assert fit.outcome.ending is ending
     assert words in repr(fit)

@@ -4,6 +4,7 @@ import bz2
 import csv
 import gzip
 import io
+import json
 import lzma
 import re
 import shlex
@@ -25,7 +26,7 @@ import vbsvm
 from saved_models import incomplete, table
 from vbsvm import VBSVC, Fit, HalfT, LaplaceZero, Model, load
 from vbsvm.cli import main, tables
-from vbsvm.cli.__init__ import with_cli_options
+from vbsvm.cli.__init__ import with_cli_notes, with_cli_options
 from vbsvm.cli.models import text_inputs
 from vbsvm.datasets import load_toenail
 
@@ -69,7 +70,9 @@ def test_a_formula_is_fitted_as_in_python_shown_and_saved(place, tmp_path):
     formula = "y ~ a + h + s(b) + (1 | g)"
     expected = Model(formula, table()).fit()
     shown = run("fit", place / "data.csv", "--formula", formula, "--out", tmp_path / "m")
-    assert shown.stdout == f"{expected}\n"
+    assert shown.stdout == f"{with_cli_notes(str(expected))}\n"
+    assert "--covariance" in shown.stdout
+    assert "covariance=" not in shown.stdout
     assert f"Wrote {tmp_path / 'm'}." in shown.stderr
     np.testing.assert_allclose(load(tmp_path / "m").coef, expected.coef, rtol=1e-9)
     assert run("summary", tmp_path / "m").stdout == shown.stdout
@@ -139,8 +142,8 @@ def test_one_of_several_classes_is_set_against_the_rest(label, place, tmp_path):
 def test_gibbs_draws_and_warnings_are_one_line(place, tmp_path):
     options = ("--gibbs", "--draws", 20, "--tune", 5, "--chains", 2, "--seed", 3)
     said = run("fit", place / "numbers.csv", "--formula", "y ~ a", *options, "--out", tmp_path / "m")
-    assert said.stderr.startswith("Warning: The chains have not mixed well enough")
-    assert "Draw more, as with --draws 80 --tune 10, or" in said.stderr
+    assert said.stderr.startswith("Warning: Chains have not converged")
+    assert "Increase the number of draws, as with --draws 80 --tune 10, or" in said.stderr
     assert load(tmp_path / "m").outcome.coefficients.shape == (2, 20, 2)
 
 
@@ -434,12 +437,12 @@ BAD_TABLES = [
     ("d.csv", b"a,y\nfirst,1,2\nsecond,2,3\n", "line 2 has 3 cells"),
     ("d.csv", GOOD + b'"1,2\n', "a quotation mark that opens in line 62 is not closed"),
     ("d.csv", b"a,y" + b"x" * 200_000, "begins with a line that is too long to be a header"),
-    ("d.csv", GOOD + b"\xff\xfe,2\n", "d.csv is not UTF-8 text (it holds the byte 0xff)"),
-    ("d.csv", "é,y\n1,2\n".encode("latin-1"), "d.csv is not UTF-8 text (it holds the byte 0xe9)"),
+    ("d.csv", GOOD + b"\xff\xfe,2\n", "d.csv is not UTF-8 text (it contains the byte 0xff)"),
+    ("d.csv", "é,y\n1,2\n".encode("latin-1"), "d.csv is not UTF-8 text (it contains the byte 0xe9)"),
     ("d.csv", GOOD.decode().encode("utf-16"), "d.csv is UTF-16 text"),
     ("d.csv", GOOD.decode().encode("utf-16-le"), "d.csv is UTF-16 text"),
     ("d.csv", GOOD.decode().encode("utf-16-be"), "d.csv is UTF-16 text"),
-    ("d.csv", GOOD + b"1\0,2\n", "holds a NUL byte in line 62"),
+    ("d.csv", GOOD + b"1\0,2\n", "contains a NUL byte in line 62"),
     ("d.csv", b"\x89PNG\r\n\x1a\n" + bytes(50), "not a text file"),
     ("d.csv", b"PK\x03\x04" + bytes(50), "a zip archive or an Excel workbook"),
     ("d.csv", b"\xd0\xcf\x11\xe0" + bytes(50), "an Excel workbook"),
@@ -491,7 +494,7 @@ def test_an_archive_of_several_files_is_refused(tmp_path):
         archive.writestr("a.csv", GOOD)
         archive.writestr("b.csv", GOOD)
     said = run("fit", tmp_path / "d.csv.zip", "--target", "y", code=1).stderr
-    assert "holds 2 files, but only one is allowed: unpack it first" in said
+    assert "contains 2 files, but only one is allowed: unpack it first" in said
 
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow"])
@@ -675,7 +678,7 @@ def test_balanced_classes_have_the_same_weight(place, tmp_path):
          "No row is 'a'. Give 'a' more weight: --balanced."),
         ("Model.fit: no. Give 'a' more weight: weights=… with 4.1 for its rows and 0.57 for all others.",
          "No. Give 'a' more weight: --balanced."),
-        ("VBSVC was interrupted after 3 passes.", "The fit was interrupted after 3 passes."),
+        ("VBSVC was interrupted after 3 iterations.", "The fit was interrupted after 3 iterations."),
         ("as in positive=2; VBSVC fits all of them at once.", "as in --positive 2; --target fits all of them at once."),
         ("take inference=Variational().", "take variational Bayes, without --gibbs."),
     ],
@@ -980,3 +983,91 @@ def test_spreadsheets_run_no_text_of_effects(hostile, tmp_path):
     found = pd.read_csv(tmp_path / "e.csv")
     assert "'-\u202elevel" in set(found["h"])
     assert found.select_dtypes("number").shape[1] > 2
+
+
+def test_a_summary_is_written_as_csv_and_json(place, tmp_path):
+    fit = load(place / "formula.vbsvm")
+    table = fit.summary(covariance="posterior")
+    asked = ("summary", place / "formula.vbsvm", "--covariance", "posterior")
+    written = run(*asked, "--csv", tmp_path / "s.csv")
+    assert written.stdout == ""
+    found = pd.read_csv(tmp_path / "s.csv", index_col="term")
+    pd.testing.assert_frame_equal(found, table.rename_axis("term"), check_exact=False, rtol=1e-9)
+    assert run(*asked, "--csv", "-").stdout == (tmp_path / "s.csv").read_text(encoding="utf-8")
+    run(*asked, "--json", tmp_path / "s.json")
+    content = json.loads((tmp_path / "s.json").read_text(encoding="utf-8"))
+    assert [row["term"] for row in content["coefficients"]] == list(table.index)
+    np.testing.assert_allclose([row["estimate"] for row in content["coefficients"]], table["estimate"], rtol=1e-9)
+    assert [row["term"] for row in content["variance_components"]] == ["s(b)", "(1 | g)"]
+    assert "covariance=" not in content["note"]
+    assert json.loads(run(*asked, "--json", "-").stdout) == content
+    classes = json.loads(run("summary", place / "classes.vbsvm", "--json", "-").stdout)
+    assert len(classes["coefficients"]) == len(load(place / "classes.vbsvm").summary())
+    assert classes["coefficients"][0]["class"] == 0
+
+
+def test_a_summary_is_not_written_over_a_file_or_as_another_kind(place, tmp_path):
+    (tmp_path / "s.csv").write_text("old")
+    for option in ("--csv", "--json"):
+        asked = ("summary", place / "formula.vbsvm", option, tmp_path / "s.csv")
+        assert "exists already: add --force" in run(*asked, code=1).stderr
+        assert (tmp_path / "s.csv").read_text() == "old"
+    run(*asked, "--force")
+    assert "Give either --csv or --json" in run(*asked, "--csv", "-", code=2).stderr
+    assert "tables are not written as" in run("summary", place / "formula.vbsvm", "--csv", "s.doc", code=1).stderr
+    assert "exists already" in run("demo", "--report", tmp_path / "s.csv", code=1).stderr
+
+
+def test_the_most_important_coefficients_of_many_are_shown(tmp_path):
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame(rng.normal(size=(100, 90)), columns=[f"x{k}" for k in range(90)])
+    data["y"] = np.where(5 * data["x70"] + rng.logistic(size=100) > 0, "a", "b")
+    data.to_csv(tmp_path / "d.csv", index=False)
+    shown = run("fit", tmp_path / "d.csv", "--target", "y", "--select", "-o", tmp_path / "m").stdout
+    included = (load(tmp_path / "m").inclusion_probability_ > 0.5).sum()
+    text = " ".join(shown.split())
+    assert f"Predictors included (probability above ½): {included} of 90." in text
+    assert f"{included + 1} of 91 coefficients are shown" in text
+    assert len(re.findall(r"^x\d+ ", shown, re.MULTILINE)) == included
+    top = run("summary", tmp_path / "m", "--top", "3").stdout
+    assert re.findall(r"^x\d+", top, re.MULTILINE)[0] == "x70"
+    assert len(re.findall(r"^x\d+ ", top, re.MULTILINE)) == 3
+    run("fit", tmp_path / "d.csv", "--target", "y", "--output", tmp_path / "all")
+    assert "61 of 91 coefficients are shown" in " ".join(run("summary", tmp_path / "all").stdout.split())
+    assert "91 of 91" in " ".join(run("summary", tmp_path / "all", "--top", "500").stdout.split())
+    assert len(json.loads(run("summary", tmp_path / "all", "--json", "-").stdout)["coefficients"]) == 91
+
+
+@pytest.mark.filterwarnings("default")
+def test_iterations_are_limited_and_advice_says_so(place):
+    asked = ("fit", place / "data.csv", "--formula", "y ~ a + h + (1 | g)", "--likelihood", "hinge")
+    limited = run(*asked, "--max-iter", "2")
+    assert "reached the limit of 2 iterations" in " ".join(limited.stdout.split())
+    assert "--max-iter 20" in limited.stderr
+    assert "max_iter" not in limited.stderr
+    assert "--max-iter is for variational Bayes" in run(*asked, "--max-iter", "2", "--gibbs", code=2).stderr
+
+
+def test_effects_of_a_large_table_are_over_a_sample_of_bounded_size(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame({"a": rng.normal(size=30_000).round(3), "b": rng.normal(size=30_000).round(3)})
+    data["rest"], data["h"] = "x" * 20, np.where(rng.random(30_000) < 0.5, "u", "v")
+    data["y"] = np.where(data["a"] + (data["h"] == "u") + rng.logistic(size=30_000) > 0, "yes", "no")
+    data.to_csv(tmp_path / "d.csv", index=False)
+    data[:500].to_csv(tmp_path / "few.csv", index=False)
+    run("fit", tmp_path / "few.csv", "--formula", "y ~ a + h", "-o", tmp_path / "m")
+    asked = ("effects", tmp_path / "m", tmp_path / "d.csv", "h")
+    whole = run(*asked, "-o", tmp_path / "whole.csv")
+    assert "sample" not in whole.stderr
+    monkeypatch.setattr("vbsvm.cli.models.EFFECTS_FACTOR", 10_000)
+    assert "there is no column 'h2'" in run(*asked, "--by", "h2", code=1).stderr
+    assert "sample" not in run(*asked).stderr
+    monkeypatch.setattr(tables, "CELL_BYTES", 100_000)
+    part = run(*asked, "-o", tmp_path / "part.csv")
+    assert "random sample of 3333 of 30000 observations" in part.stderr
+    for name in ("whole", "part"):
+        found = pd.read_csv(tmp_path / f"{name}.csv", index_col="h")["estimate"]
+        expected = load(tmp_path / "m").effects("h", data=data)["estimate"]
+        np.testing.assert_allclose(found, expected, atol=0.01 if name == "part" else 1e-9)
+    run(*asked, "-o", tmp_path / "again.csv")
+    assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "part.csv").read_bytes()

@@ -23,7 +23,7 @@ def data():
 
 def test_a_level_that_a_formula_leaves_out_is_refused(data):
     row = int(np.argmax(data["k"] == "w"))
-    expected = f"C(k, levels=['u', 'v']) leaves out 'w', which column 'k' holds in row {row}"
+    expected = f"C(k, levels=['u', 'v']) leaves out 'w', which column 'k' contains in row {row}"
     for text in ("y ~ C(k, levels=['u', 'v'])", "y ~ a + (C(k, levels=['u', 'v']) | g)"):
         with pytest.raises(FormulaError, match=re.escape(expected)):
             Model(text, data)

@@ -36,16 +36,16 @@ def test_categories_are_the_numbers_that_they_were_in_fit(numbered):
         fit.decision_function(numbered.assign(h=incomplete.astype("category"))),
         fit.decision_function(numbered.assign(h=incomplete)),
     )
-    with pytest.raises(ValueError, match="Column 'h' held numbers in fit, and holds '2' now"):
+    with pytest.raises(ValueError, match="Column 'h' was numeric in fit, and contains '2' now"):
         fit.predict(numbered.assign(h=numbered["h"].astype(str).astype("category")))
 
 
 def test_numbers_that_were_no_categories_in_fit_are_refused(numbered):
     fit = Model("y ~ x + h", numbered.astype({"h": "category"})).fit()
-    with pytest.raises(ValueError, match="Column 'h' holds 7 in row 4, a category that was not seen in fit"):
+    with pytest.raises(ValueError, match="Column 'h' contains 7 in row 4, a category that was not seen in fit"):
         fit.predict(numbered.assign(h=numbered["h"].where(numbered.index != 4, 7)))
     fit = Model("y ~ x + h", numbered.astype({"h": str})).fit()
-    with pytest.raises(ValueError, match=r"Column 'h' holds \d in row 0, a category that was not seen in fit"):
+    with pytest.raises(ValueError, match=r"Column 'h' contains \d in row 0, a category that was not seen in fit"):
         fit.predict(numbered)
 
 
@@ -74,5 +74,5 @@ def test_intervals_are_categories_by_their_text(numbered, tmp_path, lost):
     "day", [dt.date(2020, 1, 1), dt.timedelta(1), pd.Period("2020-01"), pd.Timestamp("2020-01-01")]
 )
 def test_dates_are_refused_in_whatever_they_come(numbered, kind, day):
-    with pytest.raises(ValueError, match="Column 'k' holds dates or times: make it a number"):
+    with pytest.raises(ValueError, match="Column 'k' contains dates or times: make it a number"):
         Model("y ~ x + k", numbered.assign(k=kind([None, *[day] * 59])))

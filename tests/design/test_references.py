@@ -85,8 +85,8 @@ def test_rows_are_numbered_as_given_where_categories_are_missing(whole):
     with pytest.raises(ValueError, match=re.escape("log(x) is -inf in row 5")):
         fit.predict(lost.assign(x=lost["x"].where(lost.index != 5, 0.0)))
     with pytest.raises(ValueError, match="The group of row 6 in 'g'"):
-        fit.predict(lost.assign(g=lost["g"].where(lost.index != 6, 77)), new_groups="error")
-    with pytest.raises(ValueError, match="Column 'q' holds 'w' in row 7"):
+        fit.predict(lost.assign(g=lost["g"].where(lost.index != 6, 77)), groups="error")
+    with pytest.raises(ValueError, match="Column 'q' contains 'w' in row 7"):
         fit.predict(lost.assign(q=lost["q"].where(lost.index != 7, "w")))
     with pytest.raises(ValueError, match="Row 8 has missing values in both factors"):
         fit.predict(without(without(lost, "x", 8), "z", 8))

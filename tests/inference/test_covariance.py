@@ -140,14 +140,14 @@ class TestGates:
         for kind in ("posterior", "robust"):
             found = Covariances(spec, state, source, 9).of(kind)
             np.testing.assert_array_equal(np.isnan(sds(found.covariance)), out)
-            assert f"leaves out {out.sum()} of the inputs" in " ".join(found.reliability.warnings)
+            assert f"Excluded predictors: {out.sum()}." in " ".join(found.reliability.warnings)
         assert np.isfinite(Covariances(spec, state, source, 9).of("curvature").covariance).all()
 
     def test_joint_gates_have_no_response(self):
         spec, state, source = selection(LaplaceZero(0.2, gates=Joint()))
         found = Covariances(spec, state, source, 9).of("posterior")
         assert found.covariance is None
-        assert "joint distribution" in found.reliability.warnings[-1]
+        assert "LaplaceZero(gates=Joint())" in found.reliability.warnings[-1]
 
 
 def test_a_climb_that_has_not_converged_is_named(monkeypatch):
@@ -165,7 +165,7 @@ def test_missing_values_have_a_verdict_and_no_number():
     for kind in ("robust", "posterior"):
         found = of_fit.of(kind)
         assert found.covariance is None
-        assert "Values are missing" in found.reliability.warnings[-1]
+        assert "missing values" in found.reliability.warnings[-1]
 
 
 def test_kinds_in_order_and_close_to_the_posterior():
@@ -207,7 +207,7 @@ def test_kinds_that_are_not_known_are_refused():
     spec, source = spec_of(2), source_of(X, y)
     of_fit = Covariances(spec, TIGHT.run(spec, source).state, source, 3)
     for kind, by in (("sandwich", "response"), ("robust", "guess")):
-        with pytest.raises(ValueError, match="A spread is one of 'robust'"):
+        with pytest.raises(ValueError, match="A covariance is one of 'robust'"):
             of_fit.of(kind, by)
 
 

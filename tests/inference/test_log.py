@@ -18,7 +18,7 @@ def test_ends_of_climbs_are_told_and_their_steps_to_those_who_ask(caplog):
     with caplog.at_level(logging.INFO, "vbsvm"):
         clf = VBSVC().fit(X, Y)
     assert [record.getMessage() for record in caplog.records] == [
-        f"climb ended: {clf.n_iter_} passes, bound {clf.elbo_:.6f}, converged"
+        f"optimisation ended: {clf.n_iter_} passes, bound {clf.elbo_:.6f}, converged"
     ]
     caplog.clear()
     with caplog.at_level(logging.DEBUG, "vbsvm"):
@@ -29,7 +29,7 @@ def test_ends_of_climbs_are_told_and_their_steps_to_those_who_ask(caplog):
 
 
 def test_chains_tell_their_sweeps(caplog):
-    with caplog.at_level(logging.DEBUG, "vbsvm"), pytest.warns(UserWarning, match="mixed"):
+    with caplog.at_level(logging.DEBUG, "vbsvm"), pytest.warns(UserWarning, match="chains have not converged"):
         VBSVC(inference=Gibbs(draws=30, tune=10, chains=1), random_state=0).fit(X, Y)
     told = [record.getMessage() for record in caplog.records if record.name == "vbsvm"]
     assert "40 of 40 sweeps" in told

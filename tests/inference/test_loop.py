@@ -133,7 +133,7 @@ def test_the_bound_of_the_result_is_the_last_accepted_one():
 def test_too_few_passes_warn_and_say_what_to_do(accelerate):
     X, y = DATA["simulated"]
     clf = VBSVC(inference=Variational(max_iter=5, accelerate=accelerate))
-    with pytest.warns(ConvergenceWarning, match=r"reached the limit of passes .5..*Variational\(max_iter=50\)"):
+    with pytest.warns(ConvergenceWarning, match=r"reached max_iter .5 iterations..*Variational\(max_iter=50\)"):
         clf.fit(X, y)
     assert clf.n_iter_ == 5
     assert not clf.converged_
@@ -156,7 +156,7 @@ def test_a_tolerance_below_rounding_still_ends():
 @pytest.mark.parametrize("max_iter", [2, 3, 4])
 def test_a_limit_of_passes_is_kept(max_iter):
     X, y = simulate(25_000, 8, seed=3)
-    with pytest.warns(ConvergenceWarning, match=f"reached the limit of passes .{max_iter}."):
+    with pytest.warns(ConvergenceWarning, match=f"reached max_iter .{max_iter} iterations."):
         clf = VBSVC(inference=Variational(max_iter=max_iter, tol=1e-12)).fit(X, y)
     assert clf.n_iter_ == max_iter
 

@@ -44,7 +44,7 @@ def test_without_acceleration_the_sweeps_are_the_papers():
     X, y = simulate(60, 4, seed=1)
     mu, _, alpha, bounds = algorithm_2(X, y, max_sweeps=7, stop=0)
     clf = VBSVC(inference=Variational(accelerate=False, max_iter=8, tol=1e-300))
-    with pytest.warns(UserWarning, match="reached the limit of passes .8."):
+    with pytest.warns(UserWarning, match="reached max_iter .8 iterations."):
         clf.fit(X, y)
     np.testing.assert_allclose(clf.coef_[0], mu[1:], rtol=1e-11)
     np.testing.assert_allclose(clf.penalty_, [alpha], rtol=1e-11)

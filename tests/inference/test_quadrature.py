@@ -266,7 +266,7 @@ class TestAtOnce:
 
     def test_a_few_passes_are_not_exceeded(self):
         model = Model("y ~ x + (1 | g)", grouped(), likelihood="logistic")
-        with pytest.warns(match="limit of passes"):
+        with pytest.warns(match="reached max_iter"):
             few = model.fit(Variational(max_iter=4))
         assert not few.converged
         assert few.history.passes <= 4

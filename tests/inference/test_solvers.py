@@ -47,10 +47,10 @@ def test_the_first_row_that_fits(flags):
 @pytest.mark.parametrize(
     ("bound", "flags", "told"),
     [
-        ("exact", {F.GATES}, r"bound='exact'\) does not support gates \(LaplaceZero\): use bound='augmented'"),
+        ("exact", {F.GATES}, r"bound='exact'\) does not support LaplaceZero: use bound='augmented'"),
         ("integrated", {F.NOT_AT_RANDOM}, r"bound='integrated'\) does not support values that are missing not"),
-        ("exact", {F.MONTE_CARLO}, r"known by draws: leave it out, or select columns first\."),
-        ("auto", {F.MONTE_CARLO, F.SWEEPS}, r"Variational\(accelerate=False\) does not support tables of so many"),
+        ("exact", {F.MONTE_CARLO}, r"estimated from draws: leave it out, or select columns first\."),
+        ("auto", {F.MONTE_CARLO, F.SWEEPS}, r"Variational\(accelerate=False\) does not support tables of this size"),
         ("integrated", {F.LOGISTIC}, "is for logistic models of complete data .*: use bound='auto'"),
     ],
 )

@@ -155,11 +155,11 @@ class TestAnswers:
             Model("y ~ s(a)", tmp_path / "data.csv").fit()
         with pytest.raises(ValueError, match="needs rows in memory"):
             Model("y ~ a", tmp_path / "data.csv", imputation=GaussianImputation(transform="rank"))
-        with pytest.raises(ValueError, match="is for a Model"):
+        with pytest.raises(ValueError, match="is supported by Model only"):
             VBSVC(imputation=GaussianImputation(transform="rank")).fit(data[["a", "x"]], data["y"])
         with pytest.raises(ValueError, match="columns that are drawn"):
             Model("y ~ s(a)", data).sensitivity([1.0])
-        with pytest.raises(ValueError, match="do not allow"):
+        with pytest.raises(ValueError, match="is not supported with"):
             GaussianImputation(transform="rank", labels="likelihood")
         with pytest.raises(ValueError, match='one of "none", "power", "rank"'):
             GaussianImputation(transform="log")

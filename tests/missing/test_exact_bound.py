@@ -200,7 +200,7 @@ class TestClimb:
 class TestValuesThatAdapt:
     """Missing values that adapt to the labels have the augmented bound only."""
 
-    REFUSED = r"does not support missing values that adapt to the labels.*use bound='augmented', or labels='regressor'"
+    REFUSED = r"does not support GaussianImputation.*use bound='augmented', or labels='regressor'"
 
     @pytest.mark.parametrize("kind", [VBSVC, VBLogistic])
     def test_the_exact_bound_is_refused_in_words(self, kind):

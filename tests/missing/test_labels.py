@@ -254,7 +254,7 @@ class TestRegressor:
         assert inputs.probit is not None
         assert len(inputs.coefficients) == 2  # a constant and the label
         drawn = VBSVC(imputation=settings, inference=Gibbs(draws=400, tune=200, chains=1), random_state=0)
-        with pytest.warns(match="mixed"):
+        with pytest.warns(match="chains have not converged"):
             drawn.fit(X, y)
         assert np.abs(drawn.coef_ - clf.coef_).max() < 0.5
 
@@ -381,7 +381,7 @@ class TestSampler:
 
         def values(imputation, variance):
             clf = VBSVC(Normal(variance), settings, imputation=imputation, random_state=0)
-            with pytest.warns(match="mixed"):
+            with pytest.warns(match="chains have not converged"):
                 clf.fit(X, y)
             return clf.fit_[0].outcome.last.missing.values[0]
 
@@ -434,7 +434,7 @@ class TestSampler:
             if k >= 200 and k % 10 == 0:
                 table = np.column_stack([X[:, 0], filled])
                 clf = VBSVC(prior, Gibbs(draws=60, tune=60, chains=1), standardize=False, random_state=k)
-                with pytest.warns(match="mixed"):
+                with pytest.warns(match="chains have not converged"):
                     pooled.append(clf.fit(table, y).fit_[0].outcome.flat)
         within = np.sqrt(np.mean([one.var(axis=0) for one in pooled], axis=0))
         pooled = np.concatenate(pooled)
@@ -452,7 +452,7 @@ class TestSampler:
 class TestSettings:
     @pytest.mark.parametrize(("flag", "meant"), [(True, "likelihood"), (False, "none"), (np.True_, "likelihood")])
     def test_flags_of_older_versions(self, flag, meant):
-        with pytest.warns(FutureWarning, match=f'now labels="{meant}"'):
+        with pytest.warns(FutureWarning, match=f'use labels="{meant}"'):
             assert GaussianImputation(labels=flag) == GaussianImputation(labels=meant)
 
     @pytest.mark.parametrize("bad", ["all", None, 1, ["regressor"]])

@@ -782,7 +782,7 @@ class TestFewRows:
         ("labels", "message"),
         [
             ("likelihood", r"not converge in 200 passes.*psi=10\).*Variational\(max_iter=2000\)"),
-            ("none", r"not converge while it learned the distribution of the inputs.*psi=10\)"),
+            ("none", r"not converge while it estimated the distribution of the predictors.*psi=10\)"),
         ],
     )
     def test_the_climb_ends_soon_and_says_what_to_do(self, few, joint, labels, message):
@@ -825,7 +825,7 @@ class TestSensitivity:
         )
 
     def test_what_is_wrong_is_said(self, frame):
-        with pytest.raises(ValueError, match="no numeric input has missing values"):
+        with pytest.raises(ValueError, match="no numeric predictor has missing values"):
             Model("y ~ age", frame).sensitivity([1.0])
         with pytest.raises(ValueError, match="'age' is not a column with missing"):
             Model("y ~ bmi + age", frame).sensitivity([1.0], columns=["age"])

@@ -154,7 +154,7 @@ class TestDraws:
         with pytest.raises(ValueError, match="leave y out"):
             VBSVC(imputation=PAPER).fit(X, y).impute(X, 2, y=y)
         fitted.save(tmp_path / "m")
-        with pytest.raises(ValueError, match="no longer holds"):
+        with pytest.raises(ValueError, match=r"needs? the training data"):
             vbsvm.load(tmp_path / "m").impute(X, 2)
 
 
@@ -196,7 +196,7 @@ class TestPool:
         with pytest.raises(TypeError, match="fits of VBSVC or Model"):
             pool([fit, "fit"])
         several = VBSVC().fit(X, np.arange(60) % 3)
-        with pytest.raises(ValueError, match="those of one class"):
+        with pytest.raises(ValueError, match="the fits of one class"):
             pool([several, several])
 
 
@@ -209,7 +209,7 @@ class TestSpreads:
         np.testing.assert_allclose(found["std_error"], pooled.standard_errors, rtol=0.3)
         np.testing.assert_allclose(found["missing_information"], pooled.missing_information, atol=0.25)
         np.testing.assert_array_equal(fitted.missing_information(), found["missing_information"])
-        assert "the uncertainty about missing values" in found.attrs["note"]
+        assert "the uncertainty due to missing values" in found.attrs["note"]
         again = VBSVC().fit(X, y).summary()
         pd.testing.assert_frame_equal(found, again)
 
@@ -256,7 +256,7 @@ class TestSpreads:
         clf = VBSVC(**settings).fit(*table)
         assert "by the curvature" in clf.summary().attrs["note"]
         assert "missing_information" not in clf.summary()
-        with pytest.raises(ValueError, match="Values are missing"):
+        with pytest.raises(ValueError, match="missing values and coefficients"):
             clf.summary(covariance="robust")
         with pytest.raises(ValueError, match="missing"):
             clf.missing_information()
@@ -269,7 +269,7 @@ class TestSpreads:
     def test_draws_have_their_own(self, table):
         X, y = table
         clf = VBSVC(Normal(1.0), Gibbs(draws=200, tune=50, chains=1), random_state=0)
-        with pytest.warns(match="mixed"):
+        with pytest.warns(match="chains have not converged"):
             clf.fit(X, y)
         assert "robust" not in clf.summary().attrs["note"]
         assert Variational().bound == "auto"

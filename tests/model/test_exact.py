@@ -194,7 +194,7 @@ def test_spreads_are_nearer_to_the_posteriors():
 
 def test_what_it_does_not_take_is_refused_in_words():
     X, y = simulate(60, 3, seed=0)
-    with pytest.raises(ValueError, match=r"bound='exact'\) does not support gates"):
+    with pytest.raises(ValueError, match=r"bound='exact'\) does not support LaplaceZero"):
         VBSVC(LaplaceZero(), EXACT).fit(X, y)
     for wrong in ("tight", None, 1, ["exact"]):
         with pytest.raises(ValueError, match="Variational: bound must be"):

@@ -86,7 +86,7 @@ class TestAlgorithm3:
         X, y = spam
         D, signs = (X - X.mean()) / X.std(ddof=0), np.where(y == "spam", 1.0, -1.0)
         _, _, bounds = algorithm_3(D.to_numpy(), signs, max_sweeps=40, stop=-math.inf)
-        with pytest.warns(UserWarning, match="reached the limit of passes .41."):
+        with pytest.warns(UserWarning, match="reached max_iter .41 iterations."):
             clf = VBSVC(LaplaceZero(), Variational(accelerate=False, max_iter=41)).fit(X, y)
         np.testing.assert_allclose(clf.elbo_trace_[0], bounds, rtol=1e-10)
 
@@ -315,7 +315,7 @@ class TestWide:
         fits = []
         for wide in (True, False):
             monkeypatch.setattr(validation, "is_wide", lambda X, wide=wide: wide)
-            with pytest.warns(UserWarning, match="reached the limit of passes .60."):
+            with pytest.warns(UserWarning, match="reached max_iter .60 iterations."):
                 fits.append(by_mean_field(VBSVC(prior, plain, fit_intercept=intercept).fit(X, y)))
         dual, dense = fits
         assert type(dual.fit_[0].outcome.state.coefficients) is not type(dense.fit_[0].outcome.state.coefficients)
@@ -475,23 +475,26 @@ class TestEstimator:
     @pytest.mark.parametrize(
         ("make", "message"),
         [
-            (lambda X, y: LaplaceZero(0.0), "rho must lie between 0 and 1"),
-            (lambda X, y: LaplaceZero(1.5), "rho must lie between 0 and 1"),
-            (lambda X, y: LaplaceZero("few"), "rho must lie between 0 and 1"),
+            (lambda X, y: LaplaceZero(0.0), "rho must be between 0 and 1"),
+            (lambda X, y: LaplaceZero(1.5), "rho must be between 0 and 1"),
+            (lambda X, y: LaplaceZero("few"), "rho must be between 0 and 1"),
             (lambda X, y: LaplaceZero(expected_size=-1), "expected_size must be a positive number"),
-            (lambda X, y: LaplaceZero(threshold=2), "threshold must lie between 0 and 1"),
+            (lambda X, y: LaplaceZero(threshold=2), "threshold must be between 0 and 1"),
             (lambda X, y: LaplaceZero(restarts=-1), "restarts must be a whole number from 0 to 100; got -1"),
             (lambda X, y: LaplaceZero(restarts=10**9), "restarts must be a whole number from 0 to 100; got 10+"),
-            (lambda X, y: LaplaceZero(gates="joint"), r"gates must be Factorised\(\) or Joint\(\)"),
+            (lambda X, y: LaplaceZero(gates="joint"), "is neither Factorised"),
             (lambda X, y: Beta(0, 1), "Beta: a must be a positive number"),
-            (lambda X, y: VBSVC(LaplaceZero(expected_size=12)).fit(X, y), "expected_size=12 is not below the 12 gates"),
-            (lambda X, y: VBSVC(LaplaceZero([0.1, 0.2])).fit(X, y), "rho has 2 numbers; 1 or 12 are needed"),
-            (lambda X, y: VBSVC(LaplaceZero(groups=[["nope"]])).fit(X, y), "groups name 'nope', which is not one of"),
-            (lambda X, y: VBSVC(LaplaceZero(groups=[[77]])).fit(X, y), "groups name 77, which is not one of"),
+            (lambda X, y: VBSVC(LaplaceZero(expected_size=12)).fit(X, y), "expected_size must be below 12; got 12"),
+            (lambda X, y: VBSVC(LaplaceZero([0.1, 0.2])).fit(X, y), "rho has 2 values; 1 or 12 are needed"),
+            (
+                lambda X, y: VBSVC(LaplaceZero(groups=[["nope"]])).fit(X, y),
+                "groups contain 'nope', which is not one of",
+            ),
+            (lambda X, y: VBSVC(LaplaceZero(groups=[[77]])).fit(X, y), "groups contain 77, which is not one of"),
             (lambda X, y: VBSVC(LaplaceZero(groups=[[1, 1]])).fit(X, y), "names a column twice"),
             (
                 lambda X, y: VBSVC(LaplaceZero(groups=[[1, 2]], gates=Joint())).fit(X, y),
-                "Joint.* takes no shared gates",
+                "Joint.* does not support groups",
             ),
         ],
     )

@@ -58,11 +58,26 @@ def test_rows_of_one_group_count_once():
     assert grouped.upper - grouped.lower == pytest.approx(alone.upper - alone.lower, rel=0.1)
 
 
+def test_the_curve_is_drawn_only_where_there_are_observations():
+    rng = np.random.default_rng(0)
+    chances = np.r_[rng.uniform(0.05, 0.2, 300), rng.uniform(0.9, 0.95, 300)]
+    found = calibration_curve(chances, rng.random(600) < chances, np.ones(600))
+    drawn = found.predicted[np.isfinite(found.observed)]
+    assert chances.min() <= drawn.min()
+    assert drawn.max() <= chances.max()
+    assert not ((drawn > 0.4) & (drawn < 0.7)).any()
+    assert ((found.predicted > 0.4) & (found.predicted < 0.7)).any()
+    assert (drawn < 0.2).any()
+    assert (drawn > 0.9).any()
+
+
 @pytest.mark.parametrize(
     "chances", [np.full(20, 0.3), np.r_[np.zeros(10), np.ones(10)], np.r_[1e-300, np.full(19, 0.9)]]
 )
 def test_odd_probabilities_give_finite_numbers(chances):
     positive = np.arange(20) >= 10
     found = calibration_curve(chances, positive, np.ones(20))
-    assert np.isfinite([found.observed, found.lower, found.upper]).all()
+    drawn = np.isfinite([found.observed, found.lower, found.upper])
+    assert drawn[:, [0, -1]].all()
+    assert (drawn == drawn[0]).all()
     assert np.isfinite(calibration_slope(chances, positive, np.ones(20)).value)

@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
-from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, compare, plots
+from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, VBLogistic, compare, plots
 from vbsvm.plots import style
 
 pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not installed")
@@ -64,7 +64,7 @@ def iris():
 
 @pytest.fixture(scope="module")
 def drawn(data):
-    with pytest.warns(UserWarning, match="mixed"):
+    with pytest.warns(UserWarning, match="chains have not converged"):
         return VBSVC(inference=Gibbs(draws=50, tune=20, chains=3), random_state=0).fit(data[["age", "dose"]], data["y"])
 
 
@@ -104,7 +104,7 @@ def test_dots_are_the_inclusion_probabilities_in_order_with_signs(clf):
     assert by_name["x5"][:2] == ("s", True)
     assert not any(filled for name, (_, filled, *_) in by_name.items() if name not in ("x2", "x5"))
     told = [text.get_text() for text in ax.texts]
-    assert told[-1] == "per sd"
+    assert told[-1] == "per SD"
     assert sorted(one[0] for one in told[:-1] if one) == ["+", "−"]
     assert any(line.get_xdata()[0] == 0.5 for line in ax.lines if len(line.get_xdata()) == 2)
 
@@ -132,14 +132,55 @@ def test_a_forest_has_means_and_intervals_for_one_standard_deviation_in_order(fi
     assert "90 % interval (robust)" in ax.get_xlabel()
     ax = plots.coefficients(fit, level=0.9, covariance="mean-field")
     assert "90 % interval (exact bound: narrow)" in ax.get_xlabel()
-    assert "one standard deviation" in ax.get_xlabel()
+    assert "change in decision value per SD" in ax.get_xlabel()
+
+
+@pytest.mark.parametrize("factor", [0.1, 1.0, 8.0])
+def test_odds_ratios_have_a_logarithmic_axis_with_a_few_labels(factor):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(300, 3)), columns=["a", "b", "c"])
+    clf = VBLogistic().fit(X, factor * X["a"] + rng.logistic(size=300) > 0)
+    ax = plots.coefficients(clf, exponentiate=True, standardized=False, ordered=False)
+    table = clf.summary().iloc[1:]
+    np.testing.assert_allclose(ax.lines[1].get_xdata(), table["odds_ratio"])
+    assert ax.lines[0].get_xdata()[0] == 1.0
+    assert ax.get_xlabel().startswith("odds ratio per unit")
+    assert ax.get_xscale() == "log"
+    low, high = ax.get_xlim()
+    assert low < table["odds_ratio_lower"].min()
+    assert high > table["odds_ratio_upper"].max()
+    assert 2 <= len(ax.get_xticks()) <= 9
+    assert "odds ratios" in plots.alt_text(ax)
+
+
+def test_odds_ratios_are_refused_of_an_svm_and_drawn_of_separated_classes(fit):
+    with pytest.raises(ValueError, match="exponentiate=True gives odds ratios"):
+        plots.coefficients(fit, exponentiate=True)
+    X = pd.DataFrame({"x": np.r_[np.linspace(-3, -1, 30), np.linspace(1, 3, 30)]})
+    plots.coefficients(VBLogistic().fit(X, X["x"] > 0), exponentiate=True).figure.canvas.draw()
+
+
+def test_effects_of_two_predictors_have_a_line_for_each_value_of_the_second(fit, data):
+    known = data.assign(arm=np.where(np.arange(len(data)) % 2, "x", "z").astype(object))
+    model = Model("y ~ age * arm", known).fit()
+    ax = plots.effects(model, ["age", "arm"], at={"age": [0.0, 1.0]})
+    table = model.effects(["age", "arm"], at={"age": [0.0, 1.0]})
+    for line, level in zip(ax.lines, ("x", "z"), strict=True):
+        np.testing.assert_allclose(line.get_ydata(), table.xs(level, level="arm")["estimate"])
+    assert ax.get_legend().get_title().get_text() == "arm"
+    assert plots.alt_text(ax) == "Average predicted probability by age and arm, with 95 % bands."
+    for wrong in ([], ["age", "arm", "age"]):
+        with pytest.raises((ValueError, TypeError)):
+            plots.effects(model, wrong)
+    with pytest.raises(ValueError, match="without by"):
+        plots.effects(model, ["age", "arm"], by="arm")
 
 
 def test_a_forest_can_keep_units_order_and_the_largest_only(fit, clf):
     ax = plots.coefficients(fit, standardized=False, ordered=False)
     assert labels(ax.yaxis) == ["dose", "s(age) line"]
     np.testing.assert_allclose(points(ax)[:, 0], fit.coef)
-    assert "one unit" in ax.get_xlabel()
+    assert "change in decision value per unit" in ax.get_xlabel()
     assert labels(plots.coefficients(clf, top=2).yaxis) == ["x2", "x5"]
 
 
@@ -195,7 +236,7 @@ def test_of_many_groups_the_ends_are_named_and_the_others_a_band(n_groups, n_lin
 
 
 def test_a_factor_that_is_not_there_is_named(fit, clf, data):
-    with pytest.raises(ValueError, match="has no groups"):
+    with pytest.raises(ValueError, match="has no grouping factor"):
         plots.random_effects(clf)
     with pytest.raises(ValueError, match=r"factor=…; there are \['g'\]"):
         plots.random_effects(fit, factor="h")
@@ -203,12 +244,12 @@ def test_a_factor_that_is_not_there_is_named(fit, clf, data):
         plots.random_effects(fit, effect="age")
 
 
-def test_a_bound_climbs_to_its_end(fit, drawn):
+def test_the_elbo_gap_falls_to_the_end(fit, drawn):
     ax = plots.bound(fit)
     known = fit.bounds[np.isfinite(fit.bounds)]
     below = known[-1] - known
     np.testing.assert_allclose(points(ax)[:, 1], below[below > 0])
-    assert ax.get_ylim()[0] > ax.get_ylim()[1]
+    assert ax.get_ylim()[0] < ax.get_ylim()[1]
     with pytest.raises(ValueError, match="only available after variational Bayes"):
         plots.bound(drawn)
 
@@ -277,36 +318,39 @@ def test_without_rows_those_of_the_fit_are_left_out(fit, iris):
     chances = np.where(left_out.labels == "yes", own, 1 - own)
     first = next(below for k in range(1, 10) if (below := chances * 10 < k).sum() >= 20)
     np.testing.assert_allclose(points(ax)[0], [chances[first].mean(), (left_out.labels == "yes")[first].mean()])
-    assert ax.get_xlabel().endswith("left-out rows")
-    assert "left-out rows" in plots.predictive(iris[0], class_="setosa").get_xlabel()
-    with pytest.raises(ValueError, match=r"has no training rows.*Or pass rows"):
+    assert ax.get_xlabel().endswith("(leave-one-out)")
+    assert "left-out rows" in plots.scores(iris[0], class_="setosa").get_xlabel()
+    with pytest.raises(ValueError, match=r"has no training data.*Or pass rows"):
         plots.calibration(fit._without_rows())
 
 
 def test_only_a_hinge_has_margins(data):
     logistic = Model("y ~ dose", data, likelihood="logistic").fit()
     for given in (data, None):
-        assert [line.get_xdata()[0] for line in plots.predictive(logistic, given).lines] == [0.0]
+        assert [line.get_xdata()[0] for line in plots.scores(logistic, given).lines] == [0.0]
 
 
 def test_figures_tell_in_words_what_they_show_and_files_keep_it(fit, clf, data, tmp_path):
     ax = plots.calibration(fit, data)
     assert plots.alt_text(ax) == plots.alt_text(ax.figure)
-    assert plots.alt_text(ax).startswith("Observed share of yes against its predicted probability")
+    assert plots.alt_text(ax).startswith("Observed proportion of yes against its predicted probability")
     _, axes = pyplot.subplots(1, 2)
     plots.coefficients(fit, axes[0])
     plots.spline(fit, axes[1])
     assert "Forest plot" in plots.alt_text(axes[0].figure)
-    assert "curve s(age)" in plots.alt_text(axes[0].figure)
+    assert "smooth term s(age)" in plots.alt_text(axes[0].figure)
     plots.save(plots.inclusion(clf), tmp_path / "inclusion.svg")
-    assert "Dot plot of the inclusion probabilities of 8 of 8 inputs; 2 are" in (tmp_path / "inclusion.svg").read_text()
+    assert (
+        "Dot plot of the inclusion probabilities of 8 of 8 predictors; 2 are"
+        in (tmp_path / "inclusion.svg").read_text()
+    )
     plots.save(ax, tmp_path / "calibration.png", dpi=50)
-    assert b"Observed share of yes" in (tmp_path / "calibration.png").read_bytes()
+    assert b"Observed proportion of yes" in (tmp_path / "calibration.png").read_bytes()
     assert plots.alt_text(pyplot.figure()) == ""
 
 
 def test_scores_by_class_are_shares_with_margins(fit, data):
-    ax = plots.predictive(fit, data)
+    ax = plots.scores(fit, data)
     outlines = [patch for patch in ax.patches if patch.get_label() and patch.get_label()[0] != "_"]
     assert [patch.get_label() for patch in outlines] == [
         f"{name} ({(data['y'] == name).sum()} rows)" for name in ("no", "yes")
@@ -322,11 +366,11 @@ def test_scores_by_class_are_shares_with_margins(fit, data):
 def test_rows_without_known_classes_are_refused(clf, fit, data, iris):
     X = np.random.default_rng(0).normal(size=(10, 8))
     with pytest.raises(ValueError, match="pass y"):
-        plots.predictive(clf, X)
+        plots.scores(clf, X)
     with pytest.raises(ValueError, match="rows of both classes"):
-        plots.predictive(clf, X, np.ones(10, dtype=bool))
+        plots.scores(clf, X, np.ones(10, dtype=bool))
     with pytest.raises(ValueError, match="was not a class in fit"):
-        plots.predictive(clf, X, ["a"] * 10)
+        plots.scores(clf, X, ["a"] * 10)
     with pytest.raises(ValueError, match="no column 'y'"):
         plots.calibration(fit, data.drop(columns="y"))
     with pytest.raises(TypeError, match="pass a fitted VBSVC"):
@@ -371,7 +415,7 @@ def test_what_is_asked_wrongly_is_said(clf, fit):
         plots.densities(fit)
     with pytest.raises(TypeError, match="ax must be matplotlib axes or an empty figure; got 'age'"):
         plots.spline(fit, "age")
-    with pytest.raises(ValueError, match="positive scores mean 'yes': leave class_ out"):
+    with pytest.raises(ValueError, match="'yes' is the modelled class: omit class_"):
         plots.coefficients(fit, class_="no")
     assert plots.coefficients(fit, class_="yes") is not None
 
@@ -481,7 +525,7 @@ class TestVeryMany:
     def test_chains(self, drawn):
         axes = plots.traces(drawn, top=2)
         assert len(axes) == 2
-        assert "2 of 4 shown, those with the fewest effective draws" in axes[0].figure.get_supxlabel()
+        assert "2 of 4 shown, those with the smallest bulk ESS" in axes[0].figure.get_supxlabel()
 
     def test_shifts(self):
         table = pd.DataFrame(np.ones((2, 30)) * np.arange(30), index=[0.0, 1.0], columns=[f"x{k}" for k in range(30)])
@@ -505,7 +549,7 @@ class TestPipelines:
             *(f"onehotencoder__g_level {k}" for k in range(3)),
         ]
         assert labels(plots.coefficients(pipeline[-1], ordered=False).yaxis) == ["x0", "x1", "x2", "x3", "x4"]
-        assert plots.calibration(pipeline, table, data["y"]).get_ylabel() == "observed share of yes"
+        assert plots.calibration(pipeline, table, data["y"]).get_ylabel() == "observed proportion of yes"
 
     def test_searches_and_pipelines_in_pipelines(self, table, data):
         inner = make_pipeline(PCA(2), VBSVC())
@@ -531,7 +575,7 @@ class TestPipelines:
         nameless = make_pipeline(FunctionTransformer(np.asarray), VBSVC()).fit(X, y)
         with pytest.raises(ValueError, match="can't name the columns that reach its last step"):
             plots.coefficients(nameless)
-        assert plots.predictive(nameless, X, y) is not None
+        assert plots.scores(nameless, X, y) is not None
         named = make_pipeline(FunctionTransformer(lambda X: X * 2), VBSVC()).set_output(transform="pandas").fit(X, y)
         assert labels(plots.coefficients(named, ordered=False).yaxis) == ["age", "dose"]
 

@@ -116,7 +116,7 @@ def test_on_a_phone_wide_tables_say_that_they_scroll_and_small_ones_are_stacked(
         heads = page.raw.eval_on_selector_all(
             ".small td[data-head]", "all => all.map(one => getComputedStyle(one, '::before').content)"
         )
-        assert '"rows wrong"' in heads
+        assert '"error rate"' in heads
         assert not page.raw.locator(".small .hint").first.is_visible()
     with driver.page(paths["estimator"], width=browser.DESKTOP) as page:
         assert page.raw.locator(".hint:visible").count() == 0

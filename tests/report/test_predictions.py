@@ -148,7 +148,11 @@ def calibration_verdict(truth, chances):
 def test_verdicts_on_calibration_find_planted_errors():
     truth, log_odds = simulated_chances(2000)
     assert calibration_verdict(truth, expit(log_odds)).good
-    for planted, said in ((2 * log_odds, "too extreme"), (0.5 * log_odds, "too timid"), (log_odds + 0.6, "are off")):
+    for planted, said in (
+        (2 * log_odds, "too extreme"),
+        (0.5 * log_odds, "not extreme enough"),
+        (log_odds + 0.6, "Miscalibrated on average"),
+    ):
         found = calibration_verdict(truth, expit(planted))
         assert not found.good
         assert said in found.text
@@ -157,18 +161,18 @@ def test_verdicts_on_calibration_find_planted_errors():
 def test_a_curve_of_the_wrong_shape_is_not_called_calibrated():
     """Right on average and with a slope near 1, which a link that was fitted to the same rows always has."""
     truth, log_odds = simulated_chances(4000)
-    assert "are calibrated" in calibration_verdict(truth, expit(log_odds)).text
+    assert calibration_verdict(truth, expit(log_odds)).text.startswith("Well calibrated")
     found = calibration_verdict(truth, expit(log_odds + 0.8 * np.sin(2.0 * log_odds)))
     assert not found.good
-    assert "not calibrated: in a fifth of the observations" in found.text
+    assert "Not calibrated: in one fifth of the observations" in found.text
 
 
 def test_few_rows_are_said_to_tell_little():
     truth, log_odds = simulated_chances(30)
-    assert "as far as these observations tell" in calibration_verdict(truth, expit(log_odds)).text
+    assert "but the observations are few" in calibration_verdict(truth, expit(log_odds)).text
     truth = np.arange(200) % 2
     said = calibration_verdict(truth, 0.5 + 0.001 * np.sin(np.arange(200.0) ** 2))
-    assert "hardly tell rows apart" in said.text
+    assert "but the probabilities are not informative" in said.text
 
 
 def test_verdicts_on_predictions_are_about_more_than_chance():
@@ -176,16 +180,16 @@ def test_verdicts_on_predictions_are_about_more_than_chance():
     one = made(truth, expit(log_odds))
     first, *rest = checks.prediction_checks(one, hinge=True)
     assert first.good
-    assert first.text.startswith("The model predicts: ")
+    assert first.text.startswith("Misclassification rate ")
     assert rest == []
     blind = made(truth, expit(np.random.default_rng(9).permutation(log_odds)))
     first, *_ = checks.prediction_checks(blind, hinge=True)
     assert not first.good
-    assert "no better than the shares of the classes" in first.text
+    assert "no better than the class proportions" in first.text
     better = made(truth, expit(log_odds), baselines={"x alone": blind.model, "itself": one.model})
     said = [(verdict.good, verdict.text) for verdict in checks.prediction_checks(better, hinge=True)][1:]
     assert [good for good, _ in said] == [True, False]
-    assert "does not clearly do better than itself" in said[1][1]
+    assert "Not clearly better than itself" in said[1][1]
 
 
 @pytest.mark.parametrize("hinge", [True, False])
@@ -194,11 +198,9 @@ def test_a_model_that_predicts_one_class_says_so_first(hinge):
     truth = (rng.random(300) < 0.2).astype(int)
     first, *rest = checks.prediction_checks(made(truth, np.full(300, 0.2) + 0.1 * truth), hinge=hinge)
     assert not first.good
-    assert first.text.startswith(
-        f"The model predicts one class: all rows are called no, although {truth.sum()} are yes"
-    )
+    assert first.text.startswith(f"The model always predicts “no”, although {truth.sum()} observations are “yes”")
     assert ("do not rule out an association" in first.text) == hinge
-    assert "probabilities tell rows apart" in rest[0].text
+    assert "the probabilities are informative" in rest[0].text
     assert rest[0].good != hinge
 
 
@@ -215,28 +217,28 @@ def data():
 def summary_of(page):
     """The verdicts of the first section, in order."""
     words = page.words
-    return words[words.index("AUC") : words.index("How well it predicts Each")]
+    return words[words.index("AUC") : words.index("Predictive performance", words.index("AUC"))]
 
 
 def test_the_page_leads_with_the_error_of_left_out_rows(data, tmp_path):
     fit = Model("y ~ a + b + c", data).fit()
     page, left_out = outline(fit.report(tmp_path / "r.html")), fit.left_out_predictions()
-    assert f"{100 * left_out.error.value:.1f} % of rows wrong, each predicted without it" in page.figures
-    assert f"log-loss this model {100 * left_out.error.value:.1f} % {100 * left_out.error.se:.1f}" in page.words
+    assert f"{100 * left_out.error.value:.1f} % misclassified (leave-one-out)" in page.figures
+    assert f"log loss the model {100 * left_out.error.value:.1f} % {100 * left_out.error.se:.1f}" in page.words
     assert f"{left_out.log_loss.value:.3f}" in page.words
     said = summary_of(page)
     assert (
-        said.index("The model predicts") < said.index("alone") < said.index("Probabilities") < said.index("converged")
+        said.index("Misclassification rate") < said.index("alone") < said.index("alibrated") < said.index("converged")
     )
 
 
 def test_groups_have_a_line_for_new_ones_and_their_own_standard_errors(data, tmp_path):
     fit = Model("y ~ a + b + (1 | g)", data).fit()
     page = outline(fit.report(tmp_path / "r.html"))
-    assert "Standard errors take groups as independent" in page.words
+    assert "Standard errors are clustered on g" in page.words
     new = fit.predict_proba(data.assign(g=999))[:, 1]
     error = ((new > 0.5) != (data["y"] == "yes")).mean()
-    assert f"this model, new groups {100 * error:.1f} %" in page.words
+    assert f"the model, new levels {100 * error:.1f} %" in page.words
     assert "cross_validate(model, groups='g')" in page.words
 
 
@@ -245,8 +247,8 @@ def test_weights_of_classes_lead_with_the_balanced_error(data, tmp_path):
     clf = VBSVC(class_weight="balanced").fit(X, rare)
     page = outline(clf.report(tmp_path / "r.html"))
     balanced = clf.left_out_predictions().balanced_error.value
-    assert f"{100 * balanced:.1f} % balanced error, each predicted without it" in page.figures
-    assert not any("all are called" in one for one in page.figures)
+    assert f"{100 * balanced:.1f} % balanced error (leave-one-out)" in page.figures
+    assert not any("always predicting" in one for one in page.figures)
 
 
 def test_inputs_chosen_among_many_do_not_pass_for_good_predictions(tmp_path, monkeypatch):
@@ -255,26 +257,26 @@ def test_inputs_chosen_among_many_do_not_pass_for_good_predictions(tmp_path, mon
     X, y = rng.normal(size=(40, 80)), np.arange(40) % 2
     clf = VBSVC(LaplaceZero(0.05)).fit(X, y)
     page = outline(clf.report(tmp_path / "r.html"))
-    assert "Each row is predicted by a refit without it" in page.words
-    assert "inputs were chosen with all rows" not in page.words
-    assert "Good: The model predicts" not in page.words
+    assert "each observation is predicted by a refit without it" in page.words
+    assert "predictors were selected with all observations" not in page.words
+    assert "Good: Misclassification rate" not in page.words
     assert clf.left_out_predictions().error.value > 0.3
     monkeypatch.setattr(leave_one_out, "REFITS", 0)
     page = outline(clf.report(tmp_path / "r.html"))
-    assert "may be far off here: 80 predictors were selected from with 40 observations" in page.words
-    assert "inputs were chosen with all rows" in page.words
-    assert "Good: The model predicts" not in page.words
-    assert "Probabilities are calibrated" not in page.words
-    assert any("inputs chosen by all rows: too good" in one for one in page.figures)
+    assert "may be inaccurate here: selection among 80 predictors with 40 observations" in page.words
+    assert "predictors were selected with all observations" in page.words
+    assert "Good: Misclassification rate" not in page.words
+    assert "Good: Well calibrated" not in page.words
+    assert any("optimistic: predictors selected with all observations" in one for one in page.figures)
 
 
 def test_a_sampler_is_left_out_by_the_covariance_of_its_draws(data, tmp_path):
-    with pytest.warns(UserWarning, match="mixed"):
+    with pytest.warns(UserWarning, match="chains have not converged"):
         clf = VBSVC(inference=Gibbs(draws=200, tune=50, chains=2), random_state=0).fit(data[["a", "b"]], data["y"])
     sampled = evaluation.evaluate_left_out(clf.fit_, Owner(clf))
     climbed = evaluation.evaluate_left_out(VBSVC().fit(data[["a", "b"]], data["y"]).fit_, None)
     assert sampled.model.log_loss.value == pytest.approx(climbed.model.log_loss.value, abs=0.03)
-    assert "After a sampler" in outline(clf.report(tmp_path / "r.html")).words
+    assert "After Gibbs sampling" in outline(clf.report(tmp_path / "r.html")).words
 
 
 def test_rows_in_files_are_left_out_too(data, tmp_path):
@@ -282,18 +284,18 @@ def test_rows_in_files_are_left_out_too(data, tmp_path):
     fit = Model("y ~ a + b", Files(tmp_path / "rows.csv")).fit()
     page = outline(fit.report(tmp_path / "r.html"))
     here = Model("y ~ a + b", data).fit().left_out_predictions(refits=0)
-    assert f"{100 * here.error.value:.1f} % of rows wrong, each predicted without it" in page.figures
+    assert f"{100 * here.error.value:.1f} % misclassified (leave-one-out)" in page.figures
     assert "alone" not in summary_of(page)
-    assert not any(title == "Effects" for _, title in page.headings)
+    assert not any(title == "Marginal effects" for _, title in page.headings)
 
 
 def test_a_loaded_fit_says_what_it_does_not_know(data, tmp_path):
     VBSVC().fit(data[["a", "b"]], data["y"]).save(tmp_path / "m.vbsvm")
     loaded = vbsvm.load(tmp_path / "m.vbsvm")
-    assert "is not known here" in outline(loaded.report(tmp_path / "r.html")).words
+    assert "is not available" in outline(loaded.report(tmp_path / "r.html")).words
     page = outline(loaded.report(tmp_path / "r.html", data[["a", "b"]], data["y"]))
     wrong = (loaded.predict(data[["a", "b"]]) != data["y"]).mean()
-    assert f"{100 * wrong:.1f} % of rows wrong, among those that the report was given" in page.figures
+    assert f"{100 * wrong:.1f} % misclassified (observations given to the report)" in page.figures
     assert "in sample" in page.words
 
 
@@ -307,8 +309,8 @@ def test_some_rows_of_many_are_looked_at(data, tmp_path, monkeypatch):
         ),
     )
     page = outline(fit.report(tmp_path / "r.html"))
-    assert "Of 200 rows 100 were looked at." in page.words
-    assert "this model, new groups" not in page.words
+    assert "Of 200 observations 100 were evaluated." in page.words
+    assert "the model, new levels" not in page.words
 
 
 def _half(rows):

@@ -49,38 +49,38 @@ def titles(page):
 def test_a_full_report_says_what_was_fitted_and_how_far_to_trust_it(full, with_missing, written):
     page = outline(written)
     assert titles(page) == [
-        "In short",
-        "How well it predicts",
+        "Summary",
+        "Predictive performance",
         "Calibration",
-        "Effects",
+        "Marginal effects",
         "Coefficients",
-        "Curves",
-        "Groups",
+        "Smooth terms",
+        "Random effects",
         "Missing values",
-        "The model",
-        "The data",
-        "How the fit ended",
-        "Before you trust it",
+        "Model",
+        "Data",
+        "Convergence",
+        "Limitations",
     ]
     n_event = (with_missing["y"] == "event").sum()
     n_sugar, n_rows = with_missing["sugar"].isna().sum(), with_missing[["sugar", "arm"]].isna().any(axis=1).sum()
     for said in (
         "y ~ s(age) + sugar + arm + (1 | g)",
-        "Positive scores mean event, negative ones none.",
+        "Where it is positive, “event” is predicted, otherwise “none”.",
         f"The fit converged after {full.outcome.passes} passes",
         f"event {n_event} {100 * n_event / 300:.1f} %",
         f"sugar {n_sugar} {100 * n_sugar / 300:.1f} %",
         f"{n_rows} of 300",
         "More than 30 % of the values are missing in “sugar”",
-        "Rows are predicted by refits without them, in 50 folds",
-        "this model, in sample",
-        "this model, new groups",
-        "the other rows of the same g",
-        "with the uncertainty about missing values",
-        "by the exact bound are somewhat too small",
+        "Observations are predicted by refits without them, in 50 folds",
+        "the model, in sample",
+        "the model, new levels",
+        "the other observations of the same g",
+        "including the uncertainty due to missing values",
+        "The exact bound underestimates standard deviations",
         "are not comparable with those of a logistic model",
-        "column missing share information lost",
-        "An SVM learns which class is likelier, not how likely.",
+        "predictor missing proportion FMI",
+        "A support vector machine estimates which class is more likely, not how likely it is.",
     ):
         assert said in page.words, said
     assert len(page.named("svg")) == 10
@@ -95,29 +95,29 @@ def test_every_coefficient_stands_in_the_table_with_its_number(full, written):
 def test_a_column_of_the_summary_that_is_new_to_the_report_has_its_own_name(full, tmp_path, monkeypatch):
     summary = Fit.summary
     monkeypatch.setattr(Fit, "summary", lambda self, level: summary(self, level).assign(skewness=0.25))
-    assert "FMI skewness estimate per sd" in outline(full.report(tmp_path / "r.html")).words
+    assert "FMI skewness estimate per SD" in outline(full.report(tmp_path / "r.html")).words
 
 
 def test_without_rows_at_hand_nothing_is_said_of_predictions(full, tmp_path):
     page = outline(full._without_rows().report(tmp_path / "r.html"))
-    assert "How well the model predicts is not known here" in page.words
+    assert "Predictive performance is not available" in page.words
     assert "Calibration" not in titles(page)
     assert "balanced error" not in page.words
 
 
 def test_a_fit_that_knows_little_of_its_data_is_reported_all_the_same(full, tmp_path):
     page = outline(replace(full, facts=None, missing_patterns=None, population=None).report(tmp_path / "r.html"))
-    assert "no record of its rows" in page.words
+    assert "numbers of observations are not stored" in page.words
     assert "Missing values" not in page.words
 
 
 def test_other_rows_than_those_of_the_fit_are_not_passed_off_as_them(full, with_missing, tmp_path):
     page = outline(full.report(tmp_path / "r.html", with_missing[:200]))
-    assert "this model, the 200 rows given to the report" in page.words
+    assert "the model, the 200 observations given" in page.words
     page = outline(full._without_rows().report(tmp_path / "r.html", with_missing[:200]))
-    assert "was given 200 rows, but the fit used 300" in page.words
+    assert "was given 200 observations, but the fit used 300" in page.words
     page = outline(full._without_rows().report(tmp_path / "r.html", with_missing))
-    assert "if they are the same rows, these figures are in sample" in page.words
+    assert "if they are the same, these measures are in sample" in page.words
 
 
 def test_the_same_fit_gives_the_same_bytes(full, with_missing, written, tmp_path):
@@ -127,9 +127,9 @@ def test_the_same_fit_gives_the_same_bytes(full, with_missing, written, tmp_path
 def test_caveats_are_said_only_where_they_apply(data, tmp_path):
     X, y = data[["age", "dose", "sugar"]], data["y"]
     page = outline(VBSVC().fit(X, y).report(tmp_path / "r.html"))
-    for absent in ("missing values", "Selection", "groups", "at random", "Gibbs sweeps"):
+    for absent in ("missing values", "Variable selection", "levels", "at random", "Gibbs sweeps"):
         assert absent not in page.words, absent
-    assert "The penalty α of the inputs was inferred" in page.words
+    assert "The penalty α of the coefficients was inferred" in page.words
 
 
 def test_the_exact_bound_is_not_called_mean_field(data, tmp_path):
@@ -139,32 +139,32 @@ def test_the_exact_bound_is_not_called_mean_field(data, tmp_path):
         "variational Bayes with the exact bound",
         "95 % intervals that are robust confidence intervals",
         "95 % intervals by linear response; too narrow for random effects",
-        "standard deviations of effects by the exact bound are somewhat too small",
-        "with the groups of g as independent units",
+        "The exact bound underestimates standard deviations of random effects",
+        "cluster-robust (sandwich), clustered on g",
     ):
         assert said in page.words, said
-    for absent in ("by mean field", "mean-field", "mean field found"):
+    for absent in ("mean-field", "mean field"):
         assert absent not in page.words, absent
 
 
 def test_a_sampler_shows_chains_and_no_bound(data, tmp_path):
     X, y = data[["age", "sugar"]], data["y"]
-    with pytest.warns(UserWarning, match="mixed"):
+    with pytest.warns(UserWarning, match="chains have not converged"):
         clf = VBSVC(inference=Gibbs(draws=60, tune=20, chains=2), random_state=0).fit(X, y)
     page = outline(clf.report(tmp_path / "r.html", X, y))
     assert "2 chains of 60 draws" in page.words
-    assert "Look at this: The chains have not mixed well enough" in page.words
-    assert "R̂" in page.words
-    assert "mean field" not in page.words
-    assert "Spreads are too small" not in page.words
-    assert "Spreads are not confidence intervals" in page.words
-    assert "less often than their level" in page.words
+    assert "Caution: The chains have not mixed well enough" in page.words
+    assert "R-hat 1." in page.words
+    assert "mean-field" not in page.words
+    assert "Standard deviations are too small" not in page.words
+    assert "Intervals are not confidence intervals" in page.words
+    assert "below the nominal level" in page.words
     assert "converged after" not in page.words
 
 
 def test_a_sampler_of_gates_shows_how_they_mix(data, tmp_path):
     X, y = data[["age", "sugar"]], data["y"]
-    with pytest.warns(UserWarning, match="mixed"):
+    with pytest.warns(UserWarning, match="chains have not converged"):
         clf = VBSVC(LaplaceZero(0.3), Gibbs(draws=60, tune=20, chains=2), random_state=0).fit(X, y)
     assert "R-hat, inclusion" in outline(clf.report(tmp_path / "r.html")).words
 
@@ -173,8 +173,8 @@ def test_a_sampler_of_gates_shows_how_they_mix(data, tmp_path):
 def test_selection_has_a_section_and_a_caveat(data, tmp_path, prior):
     X, y = data[["age", "dose", "sugar"]], data["y"]
     page = outline(VBSVC(prior).fit(X, y).report(tmp_path / "r.html"))
-    assert "Selection" in titles(page)
-    assert "more likely in than out" in page.words
+    assert "Variable selection" in titles(page)
+    assert "predictors have an inclusion probability above ½" in page.words
     assert ("several optima" in page.words) == (not prior.joint)
     assert bool(re.search(r"\d starts (dis)?agree", page.words)) == bool(prior.restarts)
 
@@ -184,9 +184,9 @@ def test_several_classes_have_a_section_each(tmp_path):
     names = np.array(["setosa", "versicolor", "virginica"])[y]
     clf = VBSVC().fit(X, names)
     page = outline(clf.report(tmp_path / "r.html", X, names))
-    assert [f"{name} against the rest" for name in clf.classes_] == titles(page)[4:7]
+    assert [f"{name} versus the rest" for name in clf.classes_] == titles(page)[4:7]
     left_out = clf.left_out_predictions()
-    assert f"{100 * left_out.error.value:.1f} % of rows wrong, each predicted without it" in page.figures
+    assert f"{100 * left_out.error.value:.1f} % misclassified (leave-one-out)" in page.figures
     versicolor = left_out.labels == "versicolor"
     counts = [((left_out.predicted == name) & versicolor).sum() for name in clf.classes_]
     assert f"versicolor {counts[0]} {counts[1]} {counts[2]}" in page.words
@@ -206,26 +206,26 @@ def test_the_distribution_of_missing_inputs_decides_what_is_said_of_it(with_miss
     page = outline(
         Model("y ~ age + sugar", known, imputation=settings, likelihood="hinge").fit().report(tmp_path / "r.html")
     )
-    assert ("values are underrated" in page.words) == (settings.labels == "none")
-    assert ("values are overrated" in page.words) == (settings.labels == "likelihood")
+    assert ("Bias of incomplete predictors towards 0" in page.words) == (settings.labels == "none")
+    assert ("Bias of incomplete predictors away from 0" in page.words) == (settings.labels == "likelihood")
     assert ("depends on the value itself" in page.words) == (settings.mechanism is not None)
 
 
 def test_a_fit_without_columns_and_one_without_intercept_are_reported(data, tmp_path):
     page = outline(Model("y ~ 1 + (1 | g)", data).fit().report(tmp_path / "r.html", data))
-    assert "0 columns, 15 groups of g" in page.words
+    assert "0 design columns, 15 levels of g" in page.words
     clf = VBSVC(fit_intercept=False).fit(data[["age"]], data["y"])
-    assert "1 column, no intercept" in outline(clf.report(tmp_path / "r.html")).words
+    assert "1 design column, no intercept" in outline(clf.report(tmp_path / "r.html")).words
 
 
 def test_weights_and_two_factors_with_slopes_are_told(data, tmp_path):
     weighted = data.assign(w=np.where(data["y"] == "event", 2.0, 1.0), h=data["g"] % 4)
     fit = Model("y ~ age + (age | g) + (1 | h)", weighted, weights="w").fit()
     page = outline(fit.report(tmp_path / "r.html", weighted))
-    assert f"300 rows, of weight {int(weighted['w'].sum())}" in page.words
+    assert f"300 observations with a total weight of {int(weighted['w'].sum())}" in page.words
     assert "sum of weights" in page.words
-    assert "Slopes of age of the 15 groups of g" in page.words
-    assert "h has only 4 groups" in page.words
+    assert "Random slopes of age of the 15 levels of g" in page.words
+    assert "h has only 4 levels" in page.words
 
 
 def test_names_from_the_data_are_text_everywhere(data, tmp_path):
@@ -249,14 +249,14 @@ def test_letters_of_other_scripts_and_long_names_are_kept(data, tmp_path):
 def test_an_unfinished_fit_asks_for_a_look(data, tmp_path):
     with pytest.warns(UserWarning, match="max_iter"):
         clf = VBSVC(inference=Variational(max_iter=3)).fit(data[["age", "sugar"]], data["y"])
-    assert "Look at this: The fit reached the limit of passes (3)" in outline(clf.report(tmp_path / "r.html")).words
+    assert "Caution: The fit reached the limit of passes (3)" in outline(clf.report(tmp_path / "r.html")).words
 
 
 def test_separated_classes_ask_for_a_look(tmp_path):
     X = pd.DataFrame({"x": np.r_[np.linspace(-3, -1, 30), np.linspace(1, 3, 30)]})
     y = X["x"] > 0
     assert (
-        "Every row is on the correct side in the fit"
+        "Complete separation: the predictors separate these classes in the data"
         in outline(VBSVC().fit(X, y).report(tmp_path / "r.html", X, y)).words
     )
 

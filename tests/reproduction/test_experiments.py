@@ -357,7 +357,7 @@ class TestClaims:
 
         both = selected({"free": 1.0, "hp": 1.0, "email": 0.9, "table": 0.8}, {"free": 1.0, "hp": 1.0, "cs": 0.99})
         assert outcome_of("MCMC almost certainly selects", both) is Outcome.SEEN
-        assert outcome_of("Inputs selected by VB", both) is Outcome.NOT_SEEN
+        assert outcome_of("Predictors selected by VB", both) is Outcome.NOT_SEEN
         assert outcome_of("email and table", both) is Outcome.SEEN
         assert outcome_of("more extreme", both) is Outcome.NOT_SEEN
         assert outcome_of("MCMC almost certainly selects", selected({}, {"free": 1.0, "hp": 1.0})) is Outcome.NOT_SEEN

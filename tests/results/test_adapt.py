@@ -162,7 +162,7 @@ def test_after_sampling_new_groups_have_draws():
     assert np.sqrt(np.mean(np.square((found["estimate"] - expected["estimate"]) / expected["std_error"]))) < 0.5
     assert (found["std_error"] / expected["std_error"]).between(0.6, 1.4).all()
     assert adapted.traces.n_draws == fit.traces.n_draws
-    with pytest.raises(ValueError, match="only new groups are learned"):
+    with pytest.raises(ValueError, match="only new levels are supported"):
         adapted.adapt(rest)
 
 
@@ -181,17 +181,17 @@ def test_what_can_not_tell_of_groups_is_refused_in_words():
     fit = Model("y ~ x + (1 | g) + (1 | item)", data[data["g"] < 15]).fit()
     rest = data[data["g"] >= 15]
     for rows, said in (
-        (rest.assign(x=np.nan), "column 'x' has no value in row"),
+        (rest.assign(x=np.nan), "column 'x' is missing in row"),
         (rest.drop(columns="y"), "no column 'y'"),
         (rest.assign(y="perhaps"), "'perhaps'"),
-        (rest.assign(item=9), "a group of 'item' that was not seen"),
+        (rest.assign(item=9), "a new level of 'item'"),
         (rest.assign(g=np.nan), "Column 'g' has no value"),
-        (rest.assign(g="new"), "Column 'g' held numbers in fit"),
+        (rest.assign(g="new"), "Column 'g' was numeric in fit"),
         (rest.iloc[:0], "no rows"),
     ):
         with pytest.raises(ValueError, match=re.escape(said)):
             fit.adapt(rows)
     with pytest.raises(ValueError, match="weights must be finite"):
         fit.adapt(rest, weights=np.zeros(len(rest)))
-    with pytest.raises(ValueError, match="the model has no groups"):
+    with pytest.raises(ValueError, match="the model has no random effects"):
         Model("y ~ x", data).fit().adapt(rest)

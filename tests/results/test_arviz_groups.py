@@ -48,8 +48,8 @@ def test_rows_that_are_not_at_hand_or_incomplete_are_said(tmp_path):
     clf.save(tmp_path / "model")
     again = load(tmp_path / "model")
     assert "observed_data" not in again.to_arviz()
-    with pytest.raises(ValueError, match="a loaded one does not hold"):
+    with pytest.raises(ValueError, match="needs the training data"):
         again.to_arviz(log_likelihood=True)
     frame.loc[3, "x"] = np.nan
-    with pytest.raises(ValueError, match="needs complete inputs"):
+    with pytest.raises(ValueError, match="needs complete data"):
         Model("y ~ x", frame).fit(inference, random_state=0).to_arviz(log_likelihood=True)

@@ -159,7 +159,7 @@ def test_the_distribution_of_a_correlation(degrees):
 
 def test_what_can_not_be_compared(fits):
     climbed, drawn, *_ = fits
-    with pytest.raises(ValueError, match="variational fit first"):
+    with pytest.raises(ValueError, match="first argument must be a variational fit"):
         compare(drawn, climbed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -225,7 +225,7 @@ def test_groups_keep_their_effects_or_are_new():
     expected = brute_force(fit, data, {"arm": "high", "centre": 999})
     assert new.loc["high", "estimate"] == pytest.approx(expected, abs=1e-12)
     assert len(fit.effects("centre")) == 20
-    with pytest.raises(ValueError, match="groups must be 'observed' or 'new'"):
+    with pytest.raises(ValueError, match="groups must be 'known', 'new' or 'error'"):
         fit.effects("arm", groups="old")
 
 
@@ -385,7 +385,7 @@ def test_what_is_wrong_is_said_in_words(fit, data):
         (lambda: fit.effects("arm", by="age"), "makes 300 groups of rows"),
         (lambda: fit.effects("arm", at=[]), "1 to 1000 values"),
         (lambda: fit.effects("age", at=[np.nan]), "a value of 'age' is needed"),
-        (lambda: fit.effects("age", at=["old"]), "held numbers in fit"),
+        (lambda: fit.effects("age", at=["old"]), "was numeric in fit"),
         (lambda: fit.effects("arm", at=["other"]), "other"),
         (lambda: fit.effects("arm", at={"age": [1]}), "not among the variables"),
         (lambda: fit.effects([]), "name an input"),

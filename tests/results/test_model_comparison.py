@@ -206,20 +206,20 @@ class TestWords:
         data = frame_of(80, seed=1)
         fits = {"groups": fit_of("y ~ x + (1 | g)", data), "none": fit_of("y ~ x", data)}
         shown = repr(compare_models(fits))
-        assert "does not measure predictions for new groups" in " ".join(shown.split())
+        assert "does not measure predictions for new levels" in " ".join(shown.split())
         assert "groups='g'" in " ".join(shown.split())
-        assert "the 12 groups of g as independent units" in " ".join(shown.split())
+        assert "clustered on the 12 levels of g" in " ".join(shown.split())
         assert max(map(len, shown.splitlines())) <= 80
         assert "new groups" not in repr(compare_models({"none": fits["none"]}))
-        assert "Do not choose fixed effects by it" in " ".join(shown.split())
+        assert "Do not select fixed effects by it" in " ".join(shown.split())
         assert "<table>" in compare_models(fits)._repr_html_()
 
     def test_a_factor_may_be_named(self):
         data = frame_of(120, seed=1).assign(h=lambda d: d["g"].astype(int) % 4)
         fit = fit_of("y ~ x + (1 | g) + (1 | h)", data)
-        assert any("12 groups of g" in note for note in compare_models({"a": fit}).notes)
-        assert any("4 groups of h" in note for note in compare_models({"a": fit}, groups="h").notes)
-        with pytest.raises(ValueError, match="no model has the groups 'k'"):
+        assert any("12 levels of g" in note for note in compare_models({"a": fit}).notes)
+        assert any("4 levels of h" in note for note in compare_models({"a": fit}, groups="h").notes)
+        with pytest.raises(ValueError, match="no model has the grouping factor 'k'"):
             compare_models({"a": fit}, groups="k")
 
 
@@ -242,7 +242,7 @@ class TestRefused:
     def test_fits_without_rows(self, fit, tmp_path):
         fit.save(tmp_path / "m")
         for other in (vbsvm.load(tmp_path / "m"), pickle.loads(pickle.dumps(fit))):
-            with pytest.raises(ValueError, match="model 'b': this fit has no training rows"):
+            with pytest.raises(ValueError, match="model 'b': this fit has no training data"):
                 compare_models({"a": fit, "b": other})
 
     def test_a_samplers_fit(self, fit):
@@ -267,11 +267,11 @@ class TestRefused:
         data = frame_of()
         lost = [data.assign(x=data["x"].where(data.index != row)) for row in data.index[data["y"] == "yes"][:2]]
         fits = [Model("y ~ x + z", one, missing="drop").fit() for one in lost]
-        with pytest.raises(ValueError, match="leave out different rows"):
+        with pytest.raises(ValueError, match="have predictions of different rows"):
             compare_models({"a": fits[0], "b": fits[1]})
 
     def test_rows_that_are_left_out_in_another_way(self, fit):
-        with pytest.raises(ValueError, match="leave rows out in the same way"):
+        with pytest.raises(ValueError, match="use the same for both"):
             compare_models({"a": fit, "b": cross_validate(Model("y ~ x", frame_of()))})
 
     def test_data_that_were_changed(self):

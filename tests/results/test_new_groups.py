@@ -1,5 +1,8 @@
 """Groups that a fit has not seen: their variance is averaged over, and is neither infinite nor absurd."""
 
+import warnings
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -67,7 +70,7 @@ def test_probabilities_are_averages_over_the_density_of_sigma():
         assert matched.shape < 2.0 or matched.rate / (matched.shape - 1) > (sigma**2).mean()
 
 
-@pytest.mark.filterwarnings("ignore:.*the chains have not mixed")
+@pytest.mark.filterwarnings("ignore:.*the chains have not converged")
 def test_covariances_of_few_groups_and_draws_of_a_sampler():
     data = grouped(2, n_groups=4, size=30, intercept=-0.5)
     slopes = Model("y ~ x + (x | g)", data, {"(x | g)": Covariance()}, likelihood="logistic").fit()
@@ -88,3 +91,102 @@ def test_estimators_treat_them_alike(estimator):
     chances = clf.predict_proba(X.assign(g=NEW))[:, 1]
     assert 0.1 < chances.mean() < 0.5
     assert np.ptp(chances) > 0.05
+
+
+VERBS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "predictive", "predict_interval")
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    data = grouped(5, n_groups=20, sigma=1.5, intercept=-0.5)
+    return Model("y ~ x + (1 | g)", data).fit(), data
+
+
+def fresh(fit):
+    """A copy that has not warned."""
+    return replace(fit)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_prediction_has_the_same_choice_of_groups(fitted, verb):
+    fit, data = fitted
+    ask = getattr(fit, verb)
+    known, new = np.asarray(ask(data)), np.asarray(ask(data, groups="new"))
+    assert (known != new).any()
+    np.testing.assert_array_equal(new, np.asarray(ask(data.assign(g=NEW))))
+    np.testing.assert_array_equal(known, np.asarray(ask(data, groups="error")))
+    with pytest.raises(ValueError, match="The group of row 0 in 'g' was not seen in fit"):
+        ask(data.assign(g=NEW), groups="error")
+    with pytest.raises(ValueError, match="groups must be 'known', 'new' or 'error'; got 'old'"):
+        ask(data, groups="old")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_earlier_name_still_works_with_a_warning(fitted, verb):
+    fit, data = fitted
+    with pytest.warns(FutureWarning, match=f"{verb}: new_groups='population' is now groups='known'"):
+        found = getattr(fit, verb)(data, new_groups="population")
+    np.testing.assert_array_equal(np.asarray(found), np.asarray(getattr(fit, verb)(data)))
+    with (
+        pytest.warns(FutureWarning, match="new_groups='error' is now groups='error'"),
+        pytest.raises(ValueError, match="was not seen in fit"),
+    ):
+        getattr(fit, verb)(data.assign(g=NEW), new_groups="error")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_without_the_column_of_groups_all_are_new(fitted, verb):
+    fit, data = fresh(fitted[0]), fitted[1]
+    without = data.drop(columns="g")
+    with pytest.warns(UserWarning, match="no column 'g': all observations are predicted as of new groups"):
+        found = getattr(fit, verb)(without)
+    np.testing.assert_array_equal(np.asarray(found), np.asarray(getattr(fit, verb)(data, groups="new")))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        getattr(fit, verb)(without)  # said once
+        getattr(fresh(fit), verb)(without, groups="new")  # and not where it is asked for
+    with pytest.raises(ValueError, match="was not seen in fit"):
+        getattr(fit, verb)(without, groups="error")
+    with pytest.raises(ValueError, match="no column 'x'"):
+        getattr(fit, verb)(data.drop(columns="x"))
+
+
+def test_effects_have_the_same_choice_of_groups(fitted):
+    fit, data = fresh(fitted[0]), fitted[1]
+    without = data.drop(columns="g")
+    for verb in ("effects", "contrasts", "slopes"):
+        ask = getattr(fit, verb)
+        expected = ask("x", data=data, groups="new")
+        pd.testing.assert_frame_equal(ask("x", data=without, groups="new"), expected)
+        with pytest.warns(UserWarning, match="no column 'g'"):
+            pd.testing.assert_frame_equal(ask("x", data=without), expected)
+        fit = fresh(fit)
+        with pytest.warns(FutureWarning, match=f"{verb}: groups='observed' is now groups='known'"):
+            pd.testing.assert_frame_equal(ask("x", groups="observed"), ask("x"))
+        with pytest.raises(ValueError, match="was not seen in fit"):
+            ask("x", data=data.assign(g=NEW), groups="error")
+    with pytest.raises(ValueError, match="no column 'g'"):
+        fit.effects("x", by="g", data=without, groups="new")
+    with pytest.raises(ValueError, match="no column 'g'"):
+        fit.effects("g", data=without, groups="new")
+
+
+def test_a_column_that_is_needed_otherwise_may_not_be_lacking():
+    data = grouped(6).assign(k=lambda d: d["g"].str[1:].astype(int) % 3)
+    fit = Model("y ~ k + (1 | g:k)", data).fit()
+    with pytest.raises(ValueError, match="no column 'k'"):
+        fit.predict(data.drop(columns="k"))
+    with pytest.warns(UserWarning, match="no column 'g'"):
+        found = fit.predict_proba(data.drop(columns="g"))
+    np.testing.assert_array_equal(found, fit.predict_proba(data, groups="new"))
+    with pytest.raises(ValueError, match="no column 'g'"):
+        fit.adapt(data.drop(columns="g"))  # learns these groups
+
+
+def test_files_without_the_column_of_groups(fitted, tmp_path):
+    fit, data = fresh(fitted[0]), fitted[1]
+    data.drop(columns="g").to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.warns(UserWarning, match="no column 'g'"):
+        fit.predict_files(tmp_path / "rows.csv", tmp_path / "out.csv", proba=True)
+    found = pd.read_csv(tmp_path / "out.csv")["probability yes"]
+    np.testing.assert_allclose(found, fit.predict_proba(data, groups="new")[:, 1], rtol=1e-12)

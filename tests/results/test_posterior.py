@@ -166,7 +166,7 @@ def test_what_a_posterior_does_not_have_is_refused_in_words(data):
     for what, ask in {"traces": lambda: climbed.traces, "to_arviz": climbed.to_arviz}.items():
         with pytest.raises(AttributeError, match=rf"{what} is only available after inference=Gibbs\(\)"):
             ask()
-    with pytest.raises(ValueError, match="a variational fit first and a Gibbs fit second"):
+    with pytest.raises(ValueError, match="must be a variational fit, the second a Gibbs fit"):
         compare(climbed, climbed)
 
 

@@ -106,4 +106,4 @@ def test_what_is_refused():
     data = pd.DataFrame({"y": np.arange(90) % 2, "x": X[:, 0], "g": np.arange(90) % 9})
     fit = Model("y ~ x + (1 | g)", data).fit()
     with pytest.raises(ValueError, match="was not seen in fit"):
-        fit.predict_interval(data.assign(g=77), new_groups="error")
+        fit.predict_interval(data.assign(g=77), groups="error")

@@ -201,7 +201,7 @@ class TestWhichWay:
         [
             ("columns and 40 observations", lambda: VBSVC().fit(*table(40, 60, 0, [1.0]))),
             ("effective parameters for 60", lambda: VBSVC().fit(*table(60, 40, 0, [1.0]))),
-            ("were selected from", lambda: VBSVC(prior=LaplaceZero()).fit(*table(60, 10, 0, [1.0]))),
+            ("selection among", lambda: VBSVC(prior=LaplaceZero()).fit(*table(60, 10, 0, [1.0]))),
             ("separated", lambda: VBLogistic().fit(*separated(0))),
             (
                 "variance components",
@@ -328,7 +328,7 @@ class TestComparison:
             found = compare_models(fits, refits=0)
         shown = " ".join(repr(found).split())
         assert "Method: approximate." in shown
-        assert "It may be far off for groups: variance components" in shown
+        assert "It may be inaccurate for groups: variance components" in shown
 
     def test_methods_may_differ(self, fits, monkeypatch):
         monkeypatch.setattr(leave_one_out, "MAX_LEVERAGE", 0.1)

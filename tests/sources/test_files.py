@@ -249,7 +249,7 @@ def test_rows_with_text_make_smaller_pieces(tmp_path, monkeypatch):
     assert both < numbers < 240
 
 
-@pytest.mark.filterwarnings("ignore:.*have not mixed")
+@pytest.mark.filterwarnings("ignore:.*have not converged")
 def test_a_sampler_draws_the_same_from_files_as_from_memory(tmp_path):
     frame = table()
     short = Gibbs(draws=20, tune=10, chains=2)
@@ -452,7 +452,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(files_cache, "_allocate", full)
-    with pytest.raises(OSError, match=r"can't be written to .*cache \(No space left on device\). Make room there"):
+    with pytest.raises(OSError, match=r"can't be written to .*cache \(No space left on device\). Free disk"):
         VBSVC().fit_files(Files(folder, cache=tmp_path / "cache"), "y", features=INPUTS)
     assert cache_of(tmp_path) == []
 
@@ -501,7 +501,7 @@ def test_names_that_match_nothing(tmp_path):
     for given, said in [
         (tmp_path / "no.parquet", "There is no file"),
         (str(tmp_path / "*.parquet"), "No file matches"),
-        (tmp_path / "empty", "holds no file that ends in"),
+        (tmp_path / "empty", "has no file that ends in"),
     ]:
         with pytest.raises(FileNotFoundError, match=said):
             VBSVC().fit_files(given, "y")
@@ -563,7 +563,7 @@ def test_files_of_different_columns_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"part2.parquet has no column 'x', which .*part0.parquet has"):
         VBSVC().fit_files(folder, "y")
     table().assign(x="text").to_parquet(folder / "part2.parquet")
-    with pytest.raises(ValueError, match=r"Column 'x' holds text in .*part2.parquet, and numbers in .*part0"):
+    with pytest.raises(ValueError, match=r"Column 'x' contains text in .*part2.parquet, and numbers in .*part0"):
         VBSVC().fit_files(folder, "y")
     table().assign(more=1).to_parquet(folder / "part2.parquet")
     with pytest.raises(ValueError, match=r"part2.parquet has a column 'more'"):
@@ -629,7 +629,7 @@ def test_csv_that_is_no_table_is_named(tmp_path):
         ("a,a\n1,2\n", "d.csv has two columns named 'a'"),
         ("a,b\n1,2\n3,4,\n", "d.csv: line 3 has 3 cells, and the header has 2 names"),
         ('a,b\n1,2\n"3,4\n', "d.csv: a quotation mark that opens in line 3 is not closed"),
-        ("a,b\n1,2\n3,\0\n", "d.csv holds a NUL byte in line 3"),
+        ("a,b\n1,2\n3,\0\n", "d.csv contains a NUL byte in line 3"),
         ('[{"a": 1, "b": 2}]', "d.csv is JSON: save it as CSV"),
         ("", "d.csv is empty"),
     ]:
@@ -640,7 +640,7 @@ def test_csv_that_is_no_table_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"d.csv is not UTF-8 text"):
         VBSVC().fit_files(tmp_path / "d.csv", "b")
     (tmp_path / "d.csv").write_text("a,y\n1,u\n2,v\nx,u\n4,v\n")
-    with pytest.raises(ValueError, match=r"d.csv: Column 'a' is not numeric: it holds 'x' in row 2"):
+    with pytest.raises(ValueError, match=r"d.csv: Column 'a' is not numeric: it contains 'x' in row 2"):
         VBSVC().fit_files(tmp_path / "d.csv", "y")
 
 
@@ -674,7 +674,7 @@ def test_settings_that_make_no_sense(tmp_path):
         VBSVC().fit_files(folder, "Y")
     with pytest.raises(ValueError, match="'y' is one of features, and the target"):
         VBSVC().fit_files(folder, "y", features=["x", "y"])
-    with pytest.raises(TypeError, match="so do the weights"):
+    with pytest.raises(TypeError, match="give the name of the column of weights"):
         Model("y ~ x", folder, weights=np.ones(240))
     with pytest.raises(ValueError, match="only one class, 1"):
         VBSVC().fit_files(written(table().assign(y=1), tmp_path / "one"), "y", features=INPUTS)
@@ -708,7 +708,7 @@ def test_an_identifier_is_no_class_and_no_category(tmp_path):
     frame = pd.DataFrame({"x": np.arange(20_500.0), "id": [f"n{k}" for k in range(20_500)]})
     frame["y"] = np.where(np.arange(20_500) % 2, "a", "b")
     folder = written(frame, tmp_path / "d", (0, 10_000, 20_500), row_group_size=5000)
-    with pytest.raises(ValueError, match="holds more than 10000 different values"):
+    with pytest.raises(ValueError, match="contains more than 10000 different values"):
         VBSVC().fit_files(folder, "id", features=["x"])
     with pytest.raises(ValueError, match="'id' has more than 10000 different values as a category"):
         Model("y ~ id", folder)
@@ -812,7 +812,7 @@ def test_text_and_categories_in_files_are_encoded_as_in_memory(kind, ending, tmp
     np.testing.assert_array_equal(load(tmp_path / "model").predict(new), clf.predict(new))
     clf.predict_files(folder, tmp_path / "out.csv")
     assert len(pd.read_csv(tmp_path / "out.csv")) == len(frame)
-    with pytest.warns(UserWarning, match="Levels that fit has not seen"):
+    with pytest.warns(UserWarning, match="Levels not seen in fit"):
         clf.predict(new.assign(k="other"))
 
 

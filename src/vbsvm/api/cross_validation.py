@@ -1,4 +1,4 @@
-"""Cross-validation of a model by formula: fits to some rows, and predictions of the others."""
+"""Cross-validation of a model by formula."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from vbsvm.results.comparison.models import CrossValidation, LeftOutPredictions,
 if TYPE_CHECKING:
     import pandas as pd
 
-# Numbers of the rows of training and of those left out.
+# Row numbers of the training set and of the test set.
 Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 
@@ -36,21 +36,22 @@ def cross_validate(
     inference: Variational | Gibbs | str | None = None,
     verbose: int | None = None,
 ) -> CrossValidation:
-    """Fit a model by formula to some rows and predict the others, fold by fold.
+    """Cross-validated measures and predictions of a model by formula.
 
     Parameters
     ----------
     model : Model
-        It need not be fitted. For ``VBSVC`` use scikit-learn's ``cross_validate``, with ``GroupKFold`` for new groups.
+        The model; it need not be fitted. For ``VBSVC`` use scikit-learn's ``cross_validate``, with ``GroupKFold`` for
+        ``groups``.
     folds : int or iterable of pairs, default 5
-        How many folds, shuffled and with the classes in equal shares; or pairs (train, test) of row numbers, as
-        scikit-learn's splitters give them. Each row may be left out once, and some not at all.
+        Number of folds, shuffled and stratified by class; or pairs (train, test) of row numbers, as from scikit-learn's
+        splitters. Each row may be in at most one test set.
     groups : str, default None
-        A column of the data whose groups are left out as a whole, whether the formula has it or not. It answers how
-        well *new* groups are predicted: they get the population's score, and probabilities are averaged over
-        their effects. Without it the other rows of a row's group stay in training.
+        A column whose levels are left out as a whole, whether the formula has it or not: this measures predictions for
+        *new* levels, with probabilities averaged over their random effects. Without it other observations of the same
+        level stay in the training set.
     random_state : int, RandomState or None, default 0
-        Seed of the shuffle, and of ``Gibbs``. The same seed gives models of the same rows the same folds.
+        Seed of the shuffle, and of ``Gibbs``. The same seed gives the same folds for models of the same data.
     inference : Variational or Gibbs, default None
         As in ``Model.fit``.
     verbose : bool, default None
@@ -59,13 +60,12 @@ def cross_validate(
     Returns
     -------
     CrossValidation
-        With ``table`` (log-loss, balanced error and accuracy by fold and in all) and ``predictions``.
+        With ``table`` (log loss, balanced error and accuracy by fold and overall) and ``predictions``.
 
     Notes
     -----
-    Rows of weight 0, and those that ``missing="drop"`` leaves out of the fit, are in no fold. Missing inputs are
-    inferred as in any fit and prediction. What the formula learns from data (scales, knots, levels) is learned from the
-    training rows of each fold.
+    Rows of weight 0 and those dropped by ``missing="drop"`` are in no fold. Missing predictors are imputed as in any
+    fit and prediction. Scales, knots and levels are learned from the training set of each fold.
     """
     if not isinstance(model, Model):
         raise TypeError(
@@ -73,7 +73,7 @@ def cross_validate(
             "sklearn.model_selection."
         )
     if model.in_files:
-        raise ValueError("cross_validate is only available for data in memory: give Model a frame of some rows.")
+        raise ValueError("cross_validate is only available for data in memory: give Model a sample of the rows.")
     inference, seed = read_inference(inference), validation.read_seed(random_state)
     rows = _UsedRows.from_model(model)
     members = None if groups is None else rows.groups(groups)
@@ -83,7 +83,7 @@ def cross_validate(
         splits = _explicit_folds(folds, rows, members)
     with progress(verbose):
         scores, log_odds = _fit_and_predict(rows, splits, inference, seed)
-    scheme = f"{len(splits)}-fold cross-validation" + ("" if groups is None else f" in groups of {groups}")
+    scheme = f"{len(splits)}-fold cross-validation" + ("" if groups is None else f" by {groups}")
     left_out = LeftOutPredictions(
         scheme,
         rows.numbers,
@@ -138,10 +138,10 @@ def _result(
         index=pd.Index(left_out.rows, name="row") if index is None or callable(index) else index.take(left_out.rows),
     )
     predictions.attrs["note"] = f'probability: of class "{model.classes[1]!s}".'
-    units = "rows" if groups is None else f"groups of {groups}"
+    units = "observations" if groups is None else f"levels of {groups}"
     note = (
-        f"{len(tested)} rows, left out by {left_out.scheme}. se: standard error with {units} as independent units; it "
-        "does not know that fits of different folds have rows in common."
+        f"{len(tested)} observations, {left_out.scheme}. se: standard error, with {units} as independent units; it "
+        "ignores the overlap of training sets."
     )
     return CrossValidation(model.formula, measures_by_fold(left_out, fold, groups), predictions, note, left_out)
 
@@ -188,15 +188,15 @@ def _random_folds(folds: Any, rows: _UsedRows, members: NDArray[np.intp] | None,
     if n_folds > counts.min():
         label = rows.model.classes[counts.argmin()]
         raise ValueError(
-            f"cross_validate: folds={n_folds}, but class {label!s} has only {counts.min()} rows, and each fold "
-            "needs one: take fewer folds."
+            f"cross_validate: folds={n_folds}, but class {label!s} has only {counts.min()} observations, and each "
+            "fold needs one: use fewer folds."
         )
     if members is None:
         splitter = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
         return list(splitter.split(np.zeros(n_rows), rows.truth))
     n_groups = len(np.unique(members))
     if n_folds > n_groups:
-        raise ValueError(f"cross_validate: folds={n_folds}, but there are only {n_groups} groups: take fewer folds.")
+        raise ValueError(f"cross_validate: folds={n_folds}, but groups has only {n_groups} levels: use fewer folds.")
     splitter = StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed)
     return [(train, test) for train, test in splitter.split(np.zeros(n_rows), rows.truth, members) if len(test)]
 
@@ -214,19 +214,19 @@ def _explicit_folds(folds: Iterable[Any], rows: _UsedRows, members: NDArray[np.i
         for index in (train, test):
             if index.ndim != 1 or index.dtype.kind not in "iu" or not ((index >= 0) & (index < len(position))).all():
                 raise ValueError(
-                    f"cross_validate: fold {k} must hold numbers of rows, whole and from 0 to {len(position) - 1}."
+                    f"cross_validate: fold {k} must contain row numbers, integers from 0 to {len(position) - 1}."
                 )
         train, test = (index[index >= 0] for index in (position[train], position[test]))
         if np.isin(test, train).any():
-            raise ValueError(f"cross_validate: fold {k} leaves out a row that is also one of training.")
+            raise ValueError(f"cross_validate: fold {k} has a row both in training and test sets.")
         if len(np.unique(test)) < len(test) or was_left_out[test].any():
-            raise ValueError(f"cross_validate: fold {k} leaves out a row that was left out before.")
+            raise ValueError(f"cross_validate: fold {k} has a row twice in test sets.")
         if not len(train) or not len(test):
-            raise ValueError(f"cross_validate: fold {k} has no rows that count in training, or none left out.")
+            raise ValueError(f"cross_validate: fold {k} has no row of positive weight in the training or the test set.")
         if members is not None and np.isin(members[test], members[train]).any():
-            raise ValueError(f"cross_validate: fold {k} leaves out some rows of a group that is also in training.")
+            raise ValueError(f"cross_validate: fold {k} has a level of groups both in training and test sets.")
         was_left_out[test] = True
         splits.append((train, test))
     if not splits:
-        raise ValueError("cross_validate: there are no folds.")
+        raise ValueError("cross_validate: folds is empty.")
     return splits

@@ -61,14 +61,14 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
         Parameters
         ----------
         X : array-like, data frame or scipy.sparse array of shape (n_samples, n_features)
-            Inputs. A float32 or float64 array of any memory order is read in place and never copied; with ``group``,
-            the other columns of an array are copied once. NaN, None, NA and masked cells are missing values. A sparse
-            table is not written out; it takes neither missing values nor ``group``.
+            Predictors. A float32 or float64 array of any memory order is read in place and never copied; with
+            ``group``, the other columns of an array are copied once. NaN, None, NA and masked cells are missing values.
+            A sparse table stays sparse; it supports neither missing values nor ``group``.
         y : array-like of shape (n_samples,)
             Labels: text, numbers or booleans. The second of two classes in sorted order is the positive one.
         sample_weight : array-like of shape (n_samples,), default None
             A weight of k counts as k identical rows (in large tables up to the tolerance of the fit); a weight of 0
-            leaves the row out.
+            excludes the row.
         """
         return self._fit_tasks(lambda: self._tasks(X, y, sample_weight))
 
@@ -90,22 +90,22 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learn from some rows more, without those of earlier calls.
+        """Update the fit with a batch of observations (online learning).
 
-        Of past rows a few sums are kept: what they add to the bound, to second order around the coefficients of the
-        time when they arrived (streaming variational Bayes). The result comes close to that of ``fit`` to all rows if
-        batches have many more rows than columns, and rows of all classes. It needs variational Bayes and complete dense
-        tables, without groups and gates. After ``fit`` it goes on from there, as long as the rows of that fit are at
-        hand: a model from a file has none.
+        Past observations are kept as sums: a second-order approximation of their term of the ELBO, around the
+        coefficients at the time of their batch (streaming variational Bayes). The result approximates that of ``fit``
+        to all data if batches have many more rows than columns, and all classes. It needs variational Bayes and
+        complete dense tables, without ``group`` and ``LaplaceZero``. After ``fit`` it continues from that fit, if its
+        rows are in memory: a model from a file has none.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs, without missing values.
+            Predictors, without missing values.
         y : array-like of shape (n_samples,)
             Labels.
         classes : array-like of shape (n_classes,), default None
-            All classes there will be; needed in the first call unless its rows have them all.
+            All classes; needed in the first call unless its batch has them all.
         sample_weight : array-like of shape (n_samples,), default None
             Weights of the rows.
         """
@@ -122,9 +122,8 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
     ) -> Self:
         """Fit the model to rows in files, which need not fit in memory.
 
-        The files are read piece by piece, and their rows are kept on disk while they are fitted. ``predict_proba``,
-        ``summary`` and whatever else is learned from the training data work as after ``fit``, as long as this object
-        lives.
+        The files are read in pieces, and their rows are cached on disk during the fit. ``predict_proba``, ``summary``
+        and other methods that need the training data work as after ``fit``, as long as this object exists.
 
         Parameters
         ----------
@@ -134,9 +133,9 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
         target : str
             The column of labels.
         features : list of str, default None
-            The columns of inputs, and of the group where there is one; None means all but target and weights.
+            The columns of predictors, and of ``group`` if any; None means all but target and weights.
         weights : str, default None
-            A column of weights: a weight of k counts as k identical rows, and one of 0 leaves the row out.
+            A column of weights: a weight of k counts as k identical rows, and one of 0 excludes the row.
         """
         from vbsvm.api.data.file_partitions import FileColumns, FilePartitions
 
@@ -162,24 +161,24 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
         table, labels, members = inputs.read_data(self, X, y, sample_weight)
         weights = label_checks.read_weights(sample_weight, table.shape[0])
         rows = MemoryPartitions(ReadTable(table, labels, weights, members))
-        # draws are the same to the bit as without rows that do not count
+        # draws are identical to those without rows of weight 0
         reader = TableReader.from_estimator(self, prior, drop_zero_weights=isinstance(inference, Gibbs))
         return [replace(task, data=X) for task in self._build_tasks(rows.read(reader), settings)]
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Score of each row: shape (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes).
+        """Decision values: shape (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes).
 
-        With several classes it is the score f of each class against the rest times that class's ``slopes_``: scores of
-        different models have different units, and only with these do they agree with the probabilities. With a
-        logistic likelihood it is the log odds of each class's probability, which is averaged over the posterior. A
-        missing input (NaN) is replaced by its expected value given the other inputs of the row.
+        With several classes they are the linear predictors f of each class against the rest times its ``slopes_``,
+        which puts the models on one scale, that of the probabilities. With a logistic likelihood they are the log odds
+        of each class's posterior mean probability. A missing predictor (NaN) is replaced by its expected value given
+        the observed ones.
         """
         averaged = len(self._fits) > 1 and self._fits[0].spec.likelihood.normalised
         values = prediction.decision_values(self._scores(X, for_odds=averaged), [fit.calibration for fit in self.fit_])
         return values[:, 0] if values.shape[1] == 1 else values
 
     def _scores(self, X: ArrayLike, *, for_odds: bool = False) -> list[prediction.Scores]:
-        """Scores of each row in the k models, and their variances, as far as probabilities are averaged over them."""
+        """Linear predictors of each row in the k models, and the variances over which probabilities are averaged."""
         encoded, of = self._read(X), fit_predictions.odds_scores if for_odds else fit_predictions.mean_scores
         scores_by_model = [of(fit, encoded) for fit in self.fit_]
         scores = np.stack([model_scores.mean for model_scores in scores_by_model], axis=1)
@@ -194,25 +193,25 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
         return Encoded(table, () if members is None else (self.fit_[0].plan.factors[0].encode([members]),))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Class of each row: by the sign of its score, or the largest score of several classes."""
+        """Predicted classes: by the sign of the decision value, or the largest of several."""
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Probabilities of the classes; the largest belongs to the predicted class.
+        """Probabilities of the classes; the predicted class has the largest.
 
-        Those of ``VBSVC`` are its scores passed through an increasing link that is fitted to leave-one-out scores. An
-        SVM learns which class is likelier, not how likely: with few or discrete predictors, or a rare class, they can
-        be far off; ``report``, ``plots.calibration`` and ``effects`` compare them with observed proportions. Those of
-        ``VBLogistic`` are averaged over the posterior. All are about the population of ``sample_weight``: with
+        Those of ``VBSVC`` are a monotone transform of decision values, fitted to leave-one-out decision values. An SVM
+        estimates which class is more probable, not its probability: with few or discrete predictors, or a rare class,
+        they can be poorly calibrated; ``report``, ``plots.calibration`` and ``effects`` compare them with observed
+        proportions. Those of ``VBLogistic`` are posterior means. All refer to the population of ``sample_weight``: with
         ``class_weight``, which moves the decision boundary, the predicted class may not be the more probable one. With
-        several classes the odds of any two are the ratio of their own odds against the rest. If predictors are missing
-        or a group was not seen in fit, the probabilities are averaged over their possible values.
+        several classes the odds of any two are the ratio of their odds against the rest. They are averaged over the
+        distributions of missing predictors and of new levels' random effects.
         """
         return prediction.probabilities(self._log_odds(X))
 
     def predict_interval(self, X: ArrayLike, level: float = 0.95) -> "pd.DataFrame":
-        """Probability of ``classes_[1]`` of each row with an interval for it, for two classes; see ``Fit``.
+        """Probability of ``classes_[1]`` for each row with its interval, for two classes; see ``Fit``.
 
         ``estimate`` is that of ``predict_proba``, whose limits for support vector machines apply here, too.
         """
@@ -221,7 +220,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
         return fit_predictions.predict_interval(self.fit_[0], self._read(X), self.predict_proba(X), X, level)
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
-        """Logarithms of ``predict_proba``, which are finite also where a probability is too small for a number."""
+        """Logarithms of ``predict_proba``, finite even if a probability underflows."""
         return prediction.log_probabilities(self._log_odds(X))
 
     def _log_odds(self, X: ArrayLike) -> Array:
@@ -229,7 +228,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
 
     @property
     def _text_columns(self) -> set[str]:
-        """Group and categories whose labels are text: text again where a file holds none but such as "1" and "2"."""
+        """Group and categories whose labels are text: read as text from files, even if they look like numbers."""
         labels = dict(getattr(self, "levels_", {}))
         if self.group is not None:
             labels[self.group] = self.fit_[0].plan.factors[0].levels.parts[0]
@@ -239,11 +238,11 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
         return self._fits, self.classes_
 
     def _file_columns(self) -> tuple[Sequence[str], set[str]]:
-        """Columns of the table, and those that are text in any case; raise for those of an array."""
+        """Columns of the table, and those to be read as text; raise for those of an array."""
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
         if names is None:
-            raise ValueError("This was fitted to an array, whose columns have no names that could be found in files.")
+            raise ValueError("This was fitted to an array without column names: to use files, fit it to a data frame.")
         return [str(name) for name in names], self._text_columns
 
     def _effects_subject(self, data: Any, weights: str | ArrayLike | None, covariance: str | None) -> Subject:
@@ -259,11 +258,11 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
         return subject_of(fits, self.classes_, data, weights, covariance, rows)
 
     def predictive(self, X: ArrayLike) -> "pd.DataFrame":
-        """Mean and standard deviation of each row's score, and the probability that it is positive.
+        """Mean and standard deviation of the linear predictor of each row, and the probability that it is positive.
 
-        The spread is that of the coefficients, and of missing inputs and new groups: with all coefficients known it
-        would be 0. ``predict_proba`` is about the class of a row instead. With several classes the first index level
-        is the class, and scores are those of each class against the rest, without ``slopes_``.
+        The standard deviation is the uncertainty about coefficients, missing predictors and new random effects.
+        ``predict_proba`` gives probabilities of classes instead. With several classes the first index level is the
+        class, and linear predictors are those of each class against the rest, without ``slopes_``.
         """
         encoded = self._read(X)
         frames = [with_index(fit.predictive(encoded), X) for fit in self._fits]
@@ -280,14 +279,13 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
     def impute(
         self, X: ArrayLike, n: int | None = None, *, y: ArrayLike | None = None, random_state: Any = None
     ) -> "tuple[pd.DataFrame, pd.DataFrame] | list[pd.DataFrame]":
-        """X with missing values replaced by their expected values given the other inputs, and standard deviations.
+        """X with missing values imputed by their expected values given the observed ones, and standard deviations.
 
-        The standard deviation of a known input is 0. With several classes the first model's distribution is used.
+        The standard deviation of an observed value is 0. With several classes the first model's distribution is used.
 
-        With ``n`` it gives a list of n tables instead, in which missing values are drawn, with the parameters of
-        their distribution drawn too: multiple imputation. Fit each, and ``pool`` the fits. For the rows of the fit give
-        their labels as ``y``: these then are regressors of the missing values, without which coefficients of
-        incomplete columns would be too small.
+        With ``n`` it returns a list of n tables in which missing values and the parameters of their distribution are
+        drawn: proper multiple imputation. Fit each, and ``pool`` the fits. For the training data give the labels as
+        ``y``: without them as regressors of missing values, coefficients of incomplete columns are underestimated.
         """
         encoded, names = self._read(X), validation.column_names(self)
         validation.check_finite(encoded.table, names)
@@ -295,21 +293,21 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
             expected, spread = (with_index(table, X) for table in self._fits[0].impute(encoded))
             return tables.like(X, expected), tables.like(X, spread)
         if getattr(self, "levels_", None):
-            raise ValueError("impute: drawn values of encoded categories would be no levels; Fit.impute of a Model is.")
+            raise ValueError("impute: draws of encoded categories are not supported: use Model(…).fit().impute.")
         frame, columns = imputation.as_frame(X, names, self.group)
         labels = None if y is None else imputation.label_columns(y, self.classes_, len(encoded.table))
         drawn = imputation.drawn_inputs(self._fits[0], encoded.table, np.arange(len(names)), n, labels, random_state)
         return [tables.like(X, imputation.with_values(frame, columns, values)) for values in drawn]
 
     def missing_information(self) -> "pd.Series":
-        """The share of the information about each coefficient that is missing, for two classes; see ``Fit``."""
+        """Fraction of missing information (FMI) of each coefficient, for two classes; see ``Fit``."""
         first, *others = self._fits
         if others:
-            raise ValueError("missing_information: with several classes ask each, as in clf.fit_[0].")
+            raise ValueError("missing_information: with several classes call it on one of the fits, as in clf.fit_[0].")
         return first.missing_information()
 
     def missing_summary(self) -> "pd.DataFrame":
-        """Which inputs were missing together in fit: a row for each pattern (True is missing), the commonest first."""
+        """Patterns of missing predictors in the training data (True is missing), the most frequent first."""
         return self._fits[0].missing_summary()
 
     @property
@@ -317,7 +315,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
         return isinstance(self.prior, LaplaceZero) or self.prior == "laplace-zero"
 
     def __sklearn_tags__(self) -> Any:
-        """Say that sparse tables are welcome, and that it is a transformer where the prior selects."""
+        """Tags: sparse tables are supported; a transformer if the prior selects predictors."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags = tags.transformer_tags if self._selects_inputs else None
         tags.input_tags.sparse = True
@@ -331,12 +329,11 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
         columns: Sequence[str] | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> "pd.DataFrame":
-        """How the fit changes when missing values are shifted: one row for each shift, for two classes.
+        """Sensitivity of the fit to shifts of missing values: a table with one row for each shift, for two classes.
 
-        ``deltas`` are shifts in standard deviations of ``columns`` (all that have missing values by default). Given are
-        the coefficients, and the share of complete rows whose predicted class changes (NaN where no row is complete).
-        ``plots.sensitivity`` draws it.
-        This estimator stays as it is.
+        ``deltas`` are shifts in standard deviations of ``columns`` (all that have missing values by default). Columns
+        are the coefficients, and the proportion of complete observations whose predicted class changes (NaN without
+        complete ones). ``plots.sensitivity`` draws it. This estimator is not changed.
         """
         tasks = type(self)(**self.get_params(deep=False))._tasks(X, y, sample_weight)
         if len(tasks) > 1:
@@ -347,10 +344,9 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
         """A fitted linear classifier of scikit-learn with the same decision values and predictions.
 
         It is a ``LinearSVC`` for ``VBSVC`` and a ``LogisticRegression`` for ``VBLogistic``; the probabilities of the
-        latter, and its decision values of several classes, are those at the coefficients' means, with class weights
-        left in. It predicts without vbsvm, and
-        converters such as skl2onnx support it. With several classes its coefficients are those of ``coef_`` times
-        ``slopes_``. It needs complete rows, and it is not available for models with random effects.
+        latter, and its decision values of several classes, are those at the posterior means, with class weights not
+        corrected for. It predicts without vbsvm, and converters such as skl2onnx support it. With several classes its
+        coefficients are ``coef_`` times ``slopes_``. It needs complete rows, and models without random effects.
         """
         if self.group is not None:
             raise ValueError(
@@ -393,19 +389,19 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
         title: str | None = None,
         covariance: str | None = None,
     ) -> Path:
-        """Write one self-contained page of HTML: how well the model predicts, effects, coefficients, checks, caveats.
+        """Write a self-contained HTML report: predictive performance, effects, coefficients, checks, limitations.
 
         Parameters
         ----------
         path : path
             The file; an existing file is replaced.
         X, y : table and labels, default None
-            Rows with their classes, those of the fit or others: the page adds how well they are predicted. The rows of
-            the fit are predicted without themselves, as long as the fit has them at hand; a loaded one has not.
+            Training or test data, for which the report adds the predictive performance. Training data get leave-one-out
+            predictions if the fit has them in memory; a loaded model has not.
         title : str, default None
             Heading of the page.
         covariance : str, default None
-            Which spread of the coefficients; see ``Fit.summary``.
+            Type of standard error; see ``Fit.summary``.
         """
         from vbsvm import report
         from vbsvm.plots import resolve_fit
@@ -419,17 +415,17 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
         return report.write(path, [fit._showing(covariance) for fit in self._fits], predictions, title, owner)
 
     def summary(self, level: float = 0.95, covariance: str | None = None) -> "pd.DataFrame":
-        """Coefficients on the inputs' own scale: standard deviation, interval, probability of being positive.
+        """Coefficients on the original scale with standard errors, intervals and, if posterior, P(> 0).
 
         With several classes the first index level is the class. ``covariance`` is "robust", "posterior", "curvature"
-        or "mean-field"; None is "robust" for complete inputs without gates: confidence intervals by the sandwich
-        estimator. ``Fit.summary`` has the details, and ``attrs["note"]`` says which standard errors the table shows.
+        or "mean-field"; None is "robust" for complete data without ``LaplaceZero``: confidence intervals by the
+        sandwich estimator. See ``Fit.summary``; ``attrs["note"]`` describes the standard errors of the table.
         """
         frames = [fit.summary(level, covariance) for fit in self._fits]
         return frames[0] if len(frames) == 1 else self._by_class(frames)
 
     def tidy(self, level: float = 0.95, covariance: str | None = None, exponentiate: bool = False) -> Any:
-        """The coefficients as plain columns: term, estimate, std_error, conf_low, conf_high; see ``Fit.tidy``.
+        """The coefficients as a tidy table: term, estimate, std_error, conf_low, conf_high; see ``Fit.tidy``.
 
         With several classes the first column is the class.
         """
@@ -437,6 +433,6 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
         return tables.like_rows(self.fit_[0], tables.by_class(frames, self.classes_))
 
     def glance(self) -> Any:
-        """A row for each model: rows, coefficients, the bound, and whether it converged."""
+        """One row for each model: number of observations and coefficients, ELBO, and whether it converged."""
         frames = [tables.glance(fit) for fit in self._fits]
         return tables.like_rows(self.fit_[0], tables.by_class(frames, self.classes_))

@@ -29,7 +29,7 @@ from vbsvm.results.fit import Fit
 if TYPE_CHECKING:
     import pandas as pd
 
-# What data entry asks of an estimator: not what users look for.
+# Attributes for internal use, not listed for users.
 _INTERNAL = {"likelihood", "local", "check_settings"}
 
 
@@ -68,7 +68,7 @@ class Estimator(BaseEstimator):
         return sorted({*super().__dir__()} - _INTERNAL - {*guesses.ESTIMATOR})
 
     def __sklearn_tags__(self) -> Any:
-        """Say that NaN is welcome, and whether text and categories are."""
+        """Tags: NaN is supported, and text and categories if they are encoded."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.categorical = tags.input_tags.string = self.categories is not None
@@ -103,7 +103,7 @@ class Estimator(BaseEstimator):
         return super().set_params(**whole)
 
     def check_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
-        """Prior, inference and distribution of the inputs, defaults filled in; types are validated."""
+        """Prior, inference and imputation, defaults filled in; types are validated."""
         if self.categories not in (None, "one-hot"):
             raise ValueError(f"{type(self).__name__}: categories must be None or 'one-hot'; got {self.categories!r}.")
         check_flag(type(self).__name__, standardize=self.standardize, fit_intercept=self.fit_intercept)
@@ -111,7 +111,7 @@ class Estimator(BaseEstimator):
         return self._prior(), self._inference(), self._imputation()
 
     def _likelihood_power(self) -> float | str | None:
-        """The power of the likelihood that was asked for; only estimators with a pseudo-likelihood have the setting."""
+        """The likelihood power requested; only estimators with a pseudo-likelihood have the setting."""
         power = getattr(self, "likelihood_power", None)
         return None if power is None else likelihood_power.read_power(type(self).__name__, power)
 
@@ -122,7 +122,7 @@ class Estimator(BaseEstimator):
         if not isinstance(prior, Prior):
             raise TypeError(f"prior must be an object such as Ridge() or Normal(variance=1.0), or None; got {prior!r}.")
         if prior.of_groups:
-            raise TypeError(f"{prior!r} is a prior of groups' effects in a Model; inputs take Ridge() or Normal(1.0).")
+            raise TypeError(f"{prior!r} is a prior of random effects, for Model only: use Ridge() or Normal(1.0).")
         return prior
 
     def _inference(self) -> Variational | Gibbs:
@@ -132,8 +132,8 @@ class Estimator(BaseEstimator):
         settings = read_imputation(self.imputation)
         if settings.transform != NO_TRANSFORM:
             raise ValueError(
-                f"GaussianImputation: transform={settings.transform!r} is for a Model, which draws missing values "
-                "on that scale. Write the columns as a formula, or transform them first."
+                f"GaussianImputation: transform={settings.transform!r} is supported by Model only: use a "
+                "formula, or transform the columns first."
             )
         return settings
 
@@ -185,27 +185,27 @@ class Estimator(BaseEstimator):
     coef_cov_ = _per_model("coef_cov", "Covariances of the coefficients, (k, n_features, n_features).")
     intercept_ = _per_model("intercept", "Means of the intercepts, (k,).")
     intercept_std_ = _per_model("intercept_std", "Standard deviations of the intercepts, (k,).")
-    slopes_ = _per_model("slope", "What a unit of each model's score adds to the log odds where the score is 0, (k,).")
-    penalty_ = _per_model("penalty", "Expected penalty α of the standardised inputs, (k,).")
-    imputation_mean_ = _per_model("imputation_mean", "Means of the inputs, (k, n_features).")
-    imputation_cov_ = _per_model("imputation_cov", "Covariances of the inputs, (k, n_features, n_features).")
+    slopes_ = _per_model("slope", "Derivatives of the log odds with respect to the decision value, at 0, (k,).")
+    penalty_ = _per_model("penalty", "Expected penalty α of the standardised predictors, (k,).")
+    imputation_mean_ = _per_model("imputation_mean", "Means of the predictors, (k, n_features).")
+    imputation_cov_ = _per_model("imputation_cov", "Covariances of the predictors, (k, n_features, n_features).")
 
     @property
     def likelihood_power_(self) -> Array:
-        """The power of the pseudo-likelihood that was used, (k,)."""
+        """Likelihood power of each model, (k,)."""
         if self._fits[0].spec.likelihood.normalised:
             raise AttributeError("likelihood_power_ is only available under the hinge loss: the power is 1 here.")
         return np.array([fit.likelihood_power for fit in self._fits])
 
     @property
     def inclusion_probability_(self) -> Array:
-        """Probability that each input is included, (k, n_features)."""
+        """Probability that each predictor is included, (k, n_features)."""
         self._check_gates("inclusion_probability_")
         return np.stack([fit.inclusion_probability for fit in self._fits])
 
     @property
     def sign_probability_(self) -> Array:
-        """Probability that the coefficient is positive if the input is included, (k, n_features)."""
+        """Probability that the coefficient is positive if the predictor is included, (k, n_features)."""
         self._check_gates("sign_probability_")
         return np.stack([fit.sign_probability for fit in self._fits])
 
@@ -215,17 +215,17 @@ class Estimator(BaseEstimator):
 
     @property
     def elbo_(self) -> float:
-        """Lower bound on the log evidence, summed over the models."""
+        """Evidence lower bound, summed over the models."""
         return float(sum(fit.elbo for fit in self._fits))
 
     @property
     def elbo_trace_(self) -> list[Array]:
-        """Accepted bounds of each model."""
+        """ELBO of each model after each accepted step."""
         return [fit.bounds for fit in self._fits]
 
     @property
     def n_iter_(self) -> int:
-        """Passes over the data, the largest of the models."""
+        """Number of iterations, the maximum over the models."""
         return max(fit.outcome.passes for fit in self._fits)
 
     @property
@@ -235,7 +235,7 @@ class Estimator(BaseEstimator):
 
     @property
     def selected_(self) -> NDArray[np.bool_]:
-        """Whether each input's inclusion probability is above the prior's threshold, (k, n_features)."""
+        """Whether each predictor's inclusion probability is above the prior's threshold, (k, n_features)."""
         self._check_gates("selected_")
         prior = next(block.prior for block in self.fit_[0].spec.blocks if block.gate_of is not None)
         assert isinstance(prior, LaplaceZero)
@@ -243,14 +243,14 @@ class Estimator(BaseEstimator):
 
     @property
     def random_effects_(self) -> Any:
-        """Mean and standard deviation of each group's effect; with several classes, the class is the first level."""
+        """Mean and standard deviation of each random intercept; with several classes, the class is the first level."""
         if self.group is None:
             raise AttributeError("random_effects_ is only available after a fit with group= set to a column of X.")
         frames = [tables.random_effects(fit) for fit in self._fits]
         return tables.like_rows(self._fits[0], frames[0] if len(frames) == 1 else self._by_class(frames))
 
     def _by_class(self, frames: "list[pd.DataFrame]") -> "pd.DataFrame":
-        """Tables of the models one below the other."""
+        """Tables of the models, concatenated."""
         import pandas as pd
 
         from vbsvm.results.summary_table import SummaryTable

@@ -82,7 +82,7 @@ def fit_tasks(
 def at_power(
     owner: str, tasks: list[Task], power: float | str | None, inference: Variational | Gibbs
 ) -> tuple[list[Task], list[str]]:
-    """Tasks at their likelihood powers, and messages about these; it is 1 unless asked for, or inputs are selected."""
+    """Tasks at their likelihood powers, and messages about these; 1 without selection, unless requested."""
     if power is None and tasks[0].spec.gate_map is None:
         return tasks, []
     return likelihood_power.with_powers(owner, tasks, power, inference)
@@ -94,26 +94,26 @@ def convergence_messages(owner: str, fit: Fit, inference: Variational | Gibbs) -
         return [] if fit.converged else [_convergence_message(owner, fit, inference)]
     if fit.history.separable:
         return [
-            f"{owner}: most draws separate the classes. Under this prior the posterior is then hardly bounded, and its "
-            "means depend on how long the chains ran. Use a tighter prior, such as Ridge(3, 3) or Normal(1.0), or "
-            "inference=Variational(), which stays finite."
+            f"{owner}: complete separation: most draws separate the classes. Under this prior the posterior has heavy "
+            "tails, and its means depend on the length of the chains. Use a tighter prior, such as Ridge(3, 3) or "
+            "Normal(1.0), or inference=Variational(), which stays finite."
         ]
     worst = fit.worst_mixing()
     messages = [f"{owner} was interrupted after {fit.history.passes} sweeps."] if fit.interrupted else []
     if worst is not None:
-        rhat = f"{worst.rhat_of!r} has an R-hat of {worst.rhat:.3f} (up to {diagnostics.MAX_RHAT} is good), and "
+        rhat = f"max R-hat {worst.rhat:.3f} ({worst.rhat_of!r}; should be at most {diagnostics.MAX_RHAT}), "
         n_tune = inference.n_tune(warm=inference.suits_warm_start(fit.spec))
         messages.append(
-            f"{owner}: the chains have not mixed well enough: {'' if np.isnan(worst.rhat) else rhat}"
-            f"{worst.ess_of!r} has {worst.ess:.0f} effective draws ({diagnostics.MIN_ESS} are needed). Draw more, as "
-            f"with Gibbs(draws={4 * int(inference.draws)}, tune={2 * n_tune}), or check the last columns of "
-            "the tables before you trust a number."
+            f"{owner}: chains have not converged: {'' if np.isnan(worst.rhat) else rhat}min ESS {worst.ess:.0f} "
+            f"({worst.ess_of!r}; should be at least {diagnostics.MIN_ESS}). Increase the number of draws, as with "
+            f"Gibbs(draws={4 * int(inference.draws)}, tune={2 * n_tune}), or use only coefficients whose R-hat and ESS "
+            "in the tables are sufficient."
         )
     return messages
 
 
 def _random_effects_messages(owner: str, fit: Fit) -> list[str]:
-    """Messages where data do not determine their variance, or where they should be integrated out, and could not be."""
+    """Messages on variances that the data do not identify, and on random effects that could not be integrated out."""
     assert fit.facts is not None
     unreplicated = []
     for factor, sizes in zip(fit.plan.factors, fit.facts.group_sizes, strict=True):
@@ -129,8 +129,8 @@ def _random_effects_messages(owner: str, fit: Fit) -> list[str]:
     if not unreplicated and isinstance(fit.outcome, OptimizeResult) and fit.outcome.declined:
         messages.append(
             f"{owner}: the random effects of {fit.plan.factors[-1].name!r} could not be integrated out, as "
-            "happens where groups have one or two observations, or very many, and where a predictor nearly separates "
-            "the classes. Standard deviations of these are then too small, and coefficients can be off by a posterior "
+            "happens if levels have one or two observations, or very many, or if a predictor nearly separates the "
+            "classes. Their standard deviations are then too small, and coefficients can be off by a posterior "
             "standard deviation: use inference=Gibbs()."
         )
     return messages
@@ -140,43 +140,41 @@ def _convergence_message(owner: str, fit: Fit, inference: Variational) -> str:
     """Message why the optimisation did not converge, with advice."""
     spec, history = fit.spec, fit.history
     if history.ending is Status.INTERRUPTED:
-        return f"{owner} was interrupted after {history.passes} passes: the coefficients may still change."
+        return f"{owner} was interrupted after {history.passes} iterations: the coefficients may still change."
     more, out_of_passes = f"Variational(max_iter={10 * inference.most_passes(spec)})", Status.OUT_OF_PASSES
     inputs = input_model(spec.missing)
     if inputs is not None and history.ending in (Status.INPUTS_OUT_OF_PASSES, out_of_passes):
-        learning = "while it learned the distribution of the inputs"
-        tried = f"in {history.passes} passes" if history.ending is out_of_passes else learning
+        learning = "while it estimated the distribution of the predictors"
+        tried = f"in {history.passes} iterations" if history.ending is out_of_passes else learning
         return (
-            f"{owner} did not converge {tried}: the coefficients may still change. Rows may be too few to learn how "
-            "the columns with missing values vary together: hold that by a stronger prior, as with "
-            f"imputation=GaussianImputation(psi={10 * max(1.0, inputs.psi):g}), leave such columns out, or allow more "
-            f"passes with inference={more}."
+            f"{owner} did not converge {tried}: the coefficients may still change. There may be too few "
+            "observations to estimate the covariance of predictors with missing values: use a stronger prior, as with "
+            f"imputation=GaussianImputation(psi={10 * max(1.0, inputs.psi):g}), drop such predictors, or increase "
+            f"max_iter with inference={more}."
         )
     if history.ending is out_of_passes:
         return (
-            f"{owner} reached the limit of passes ({history.passes}) before it converged to tol={inference.tol:g}: "
-            f"the coefficients may still change. Allow more passes with inference={more}, or accept the result with a "
-            "larger tol."
+            f"{owner} reached max_iter ({history.passes} iterations) before it converged to tol={inference.tol:g}: "
+            f"the coefficients may still change. Increase max_iter with inference={more}, or use a larger tol."
         )
     return (
-        f"{owner} stopped because rounding errors outweighed every further step: the coefficients are not at the "
-        "optimum. Columns are large relative to their spread, or linearly dependent under a nearly flat prior: "
-        "centre and scale them (standardize=True with an intercept does this), drop the dependent ones, "
-        "or use Ridge()."
+        f"{owner} stopped because of rounding errors: the coefficients are not at the optimum. Predictors have a large "
+        "mean relative to their standard deviation, or are collinear under a nearly flat prior: centre and "
+        "scale them (standardize=True with an intercept does this), drop the collinear ones, or use Ridge()."
     )
 
 
 class OneClassWarning(UserWarning):
-    """No training row is assigned to one of the classes."""
+    """One of the classes is predicted for no training observation."""
 
 
 def _unassigned_message(owner: str, remedy: str, tasks: Sequence[Task], fits: Sequence[Fit]) -> str | None:
     """Message naming classes that are never predicted in training, with advice, or None.
 
-    ``remedy`` says how classes are weighed; ``{own}`` and ``{others}`` in it become the weights that make them equal.
+    ``remedy`` says how classes are weighted; ``{own}`` and ``{others}`` in it become the weights that balance them.
     """
     plan, likelihood = tasks[0].plan, tasks[0].spec.likelihood
-    # an intercept alone knows one class only; a rare class may well be nowhere the likelier one
+    # an intercept alone predicts one class only; under a likelihood a rare class may never be the more probable one
     if likelihood.normalised or not (plan.names or plan.factors):
         return None
     task, source = tasks[0], tasks[0].source
@@ -188,14 +186,14 @@ def _unassigned_message(owner: str, remedy: str, tasks: Sequence[Task], fits: Se
         return None
     label, names = classes[unassigned[0]], ", ".join(repr(str(classes[k])) for k in unassigned)
     message = (
-        f"{owner}: no row of the training data is assigned to class{'es' * (len(unassigned) > 1)} {names}. With a "
-        "hinge loss, coefficients near 0 then do not mean that the inputs are unrelated to the outcome. "
+        f"{owner}: class{'es' * (len(unassigned) > 1)} {names} predicted for no training observation. With a hinge "
+        "loss, coefficients near 0 then do not mean that the predictors are unrelated to the outcome. "
     )
     facts = fits[0 if len(fits) == 1 else unassigned[0]].facts
     assert facts is not None
     share = facts.share(positive=len(fits) > 1 or unassigned[0] == 1)
     if share >= BALANCED_SHARE:
-        return f"{message}The classes already have similar weights: the inputs may say little about the outcome."
+        return f"{message}The classes already have similar weights: the predictors may be uninformative."
     weights = {"own": f"{0.5 / share:.3g}", "others": f"{0.5 / (1 - share):.3g}"}
     return f"{message}Give {str(label)!r} more weight: {remedy.format(**weights)}."
 
@@ -239,13 +237,13 @@ def _selection_messages(owner: str, task: Task, fit: Fit) -> list[str]:
         messages.append(
             f"{owner}: other predictors would do as well as {len(pairs)} of the selected ones: {', '.join(named)}"
             f"{', …' if len(pairs) > MAX_NAMED else ''} (exchanging them lowers the ELBO by less than {CLOSE_ELBO:g}). "
-            "Inclusion probabilities do not tell which of them matters: report the alternatives, or put such "
+            "Inclusion probabilities cannot distinguish between them: report the alternatives, or put such "
             "predictors into one group with LaplaceZero(groups=…)."
         )
     gain = _elbo_gain(task, outcome, selected)
     if gain < CLOSE_ELBO:
         messages.append(
-            f"{owner}: nothing distinguishes the selected predictors ({np.count_nonzero(selected)}) from noise: "
+            f"{owner}: no evidence for the {np.count_nonzero(selected)} selected predictors: "
             f"the ELBO differs from that of the fit without predictors by {gain:+.1f}, and less than "
             f"{CLOSE_ELBO:+g} is weak evidence. Do not report this selection without a test on other data."
         )

@@ -1,9 +1,9 @@
-"""The power of the hinge's pseudo-likelihood: what users ask for, what is decided for them, and its calibration.
+"""Power of the hinge pseudo-likelihood: the user's setting, the default, and its calibration.
 
-The loss of a support vector machine is not a log likelihood, and taken for one it is overconfident: intervals of its
-posterior are too short, and ``LaplaceZero`` includes noise with certainty. A power η below 1, exp{−2η(1 − y f)₊}, mends
-both (Bissiri, Holmes & Walker 2016). It is a part of the likelihood and not a weight of the rows, so that sandwich
-estimates and the calibration of probabilities count each row once.
+The hinge loss is not a log likelihood; as one it is overconfident: intervals of its posterior are too narrow, and
+``LaplaceZero`` includes noise predictors with certainty. A power η below 1, exp{−2η(1 − y f)₊}, corrects both (Bissiri,
+Holmes & Walker 2016). It is a part of the likelihood and not a weight of the observations, so that sandwich estimates
+and the calibration of probabilities count each observation once.
 """
 
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ def with_powers(
 def _choose_power(
     owner: str, task: Task, requested: float | str | None, inference: Variational | Gibbs
 ) -> tuple[float, str | None]:
-    """Likelihood power of one model, requested or with gates, and a message or None."""
+    """Likelihood power of one model, requested or with indicators, and a message or None."""
     if task.spec.likelihood.normalised:
         return 1.0, None
     unsound = _unsupported_reason(task)
@@ -80,7 +80,7 @@ def _choose_power(
     if power < 1.0:
         return power, None if too_few is None else (
             f"{owner}: inclusion probabilities are not calibrated. {too_few}, the calibrated likelihood power "
-            f"({power:.3g}) may leave nothing to be selected. {LOGISTIC}"
+            f"({power:.3g}) may leave no predictor selected. {LOGISTIC}"
         )
     return 1.0, (
         f"{owner}: the calibrated likelihood power is above 1 ({power:.3g}) and was set to 1: the fit predicts "
@@ -92,7 +92,7 @@ def _choose_power(
 def _uncalibrated_message(owner: str, why: str | None) -> str:
     return (
         f"{owner}: inclusion probabilities are not calibrated. {why}, the likelihood power of the hinge loss stays 1, "
-        f"at which LaplaceZero may include noise with a probability near 1. {LOGISTIC}"
+        f"at which LaplaceZero may include noise predictors with a probability near 1. {LOGISTIC}"
     )
 
 
@@ -129,8 +129,8 @@ def _calibrated_power(owner: str, task: Task) -> float:
     """Calibrated power from one or two pilot fits; above 1 if the fit is degenerate."""
     if task.source.drawn_covariance:
         raise ValueError(
-            f"{owner}: likelihood_power='calibrated' does not support tables of so many rows and columns: give a "
-            "number, such as the power of a fit to some of the rows."
+            f"{owner}: likelihood_power='calibrated' does not support tables of this size: give a number, such "
+            "as the power of a fit to a sample of the rows."
         )
     power = _pilot_power(task, PILOT)
     return power if 1 / MAX_PILOT_RATIO < power / PILOT < MAX_PILOT_RATIO or power >= 1 else _pilot_power(task, power)

@@ -1,4 +1,4 @@
-"""Missing values of one fit: how they are treated, decided in one place, and what predictions go by afterwards."""
+"""Treatment of missing values in one fit, decided in one place, and what predictions use afterwards."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ MAX_GIVEN = 1000
 class MissingDataPlan:
     """How the missing values of a fit are treated: of complete tables those of new rows, else as planned.
 
-    ``first`` is the design column of the table's first; ``units`` are the modelled inputs' standard deviations.
+    ``first`` is the design column of the table's first; ``units`` are the modelled predictors' standard deviations.
     """
 
     settings: GaussianImputation
@@ -49,12 +49,12 @@ class MissingDataPlan:
 
     @property
     def all_inputs(self) -> Inputs:
-        """The inputs that may be missing in new rows."""
+        """The predictors that may be missing in new rows."""
         mains = np.asarray(self.terms.mains, dtype=np.intp)
         return _inputs(mains, mains[:0], self.terms.links, self.first)
 
     def population(self, source: AnyRows, outcome: OptimizeResult | Sample) -> Population | None:
-        """Mean and covariance of all inputs, or None for more than ``MAX_JOINT`` columns."""
+        """Mean and covariance of all predictors, or None for more than ``MAX_JOINT`` columns."""
         inputs = self.all_inputs
         columns, model = inputs.variables, self.input_model or InputModel(self.settings, inputs, len(inputs.variables))
         if source.recipe.n_columns > validation.MAX_JOINT:
@@ -70,7 +70,7 @@ class MissingDataPlan:
 def plan_missing_data(settings: GaussianImputation, data: EncodedData, design: Design) -> MissingDataPlan:
     """Decide how missing values are treated, from the columns of the table that have some.
 
-    Distributions of inputs and of levels of categories are fixed before the coefficients, or adapt to these, as
+    Distributions of predictors and of levels of categories are fixed before the coefficients, or adapt to these, as
     ``settings.fixed`` says; columns that were drawn (``column_sampler``) have been expanded before.
     """
     plan, terms, rows, missing = design.plan, design.terms, data.rows.encoded, data.columns.ranges.incomplete
@@ -117,7 +117,7 @@ def plan_missing_data(settings: GaussianImputation, data: EncodedData, design: D
     levels = fixed = None
     if design.known_levels is not None:
         sizes = tuple(map(len, design.known_levels.counts))
-        if settings.fixed:  # a category that no row misses has its proportions: it is among the inputs itself
+        if settings.fixed:  # a category that no row misses has its proportions: it is among the predictors itself
             regressors = no_columns if len(complete) > MAX_GIVEN else complete + first
             columns = tuple(regressors if name in patterns.names else no_columns for name in terms.categories)
             moments = data.sum(partial(_level_sums, plan.recipe, columns, sizes))

@@ -1,4 +1,4 @@
-"""A model by formula: fixed effects, random effects of groups, and splines."""
+"""Models by formula: fixed effects, random effects, and splines."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ from vbsvm.sources.memory import Memory
 if TYPE_CHECKING:
     import pandas as pd
 
-# Scores matter up to ±1: standardised columns with coefficients of this size separate the classes.
+# Coefficients of standardised columns of this size separate the classes: decision values matter up to ±1.
 MAX_EFFECT = 300.0
 
 
@@ -48,8 +48,8 @@ class Model:
     ----------
     formula : str
         For example ``"outcome ~ visit * treatment + s(age) + (1 + visit | patient)"``: numeric and categorical columns,
-        interactions, transforms such as ``log(x)``, ``poly(x, 2)`` or ``C(x)``; penalised splines ``s(x)``; effects of
-        groups ``(1 | g)``, ``(x | g)`` (correlated), ``(x || g)`` (not), nested ``(1 | a/b)``, crossed by a sum.
+        interactions, transforms such as ``log(x)``, ``poly(x, 2)`` or ``C(x)``; penalised splines ``s(x)``; random
+        effects ``(1 | g)``, ``(x | g)`` (correlated), ``(x || g)`` (not), nested ``(1 | a/b)``, crossed by a sum.
     data : pandas or polars DataFrame, arrow table, dict of columns, or names of files
         One row for each observation. The outcome may be text, bool or two numbers. Parquet and CSV files may be named
         by a pattern such as ``"data/*.parquet"``, a folder, a list, or ``Files(…)``: they need not fit in memory.
@@ -64,26 +64,25 @@ class Model:
         Scale the columns to mean 0 and standard deviation 1 inside the fit. Coefficients are reported on
         the original scale of the columns; priors refer to the scaled ones.
     positive : label, default None
-        The level of the outcome that positive scores mean. None means the second in sorted order. With more
-        than two levels this one is set against the rest.
+        The modelled level of the outcome: positive decision values predict it. None means the second in sorted order.
+        With more than two levels it is compared with all others.
     weights : str or array-like, default None
         A column of the data, or one number for each row: a weight of k counts as k identical rows.
     imputation : GaussianImputation, default None
-        Distribution of the inputs, from which missing values are inferred together with the coefficients. None means
-        ``GaussianImputation()``. For a missing input that does not enter linearly, as in ``s(x)``,
-        values are drawn.
+        Distribution of the predictors, from which missing values are imputed within the fit. None means
+        ``GaussianImputation()``. Missing values of a predictor that does not enter linearly, as in ``s(x)``, are drawn.
     missing : {"infer", "drop"}, default "infer"
-        How missing values are handled. "infer": missing inputs are inferred, and a missing outcome, weight or group is
-        an error. "drop": rows with a missing value in any column of the formula, or a missing weight, are left out of
-        the fit; ``n_dropped`` and ``print(model)`` report how many.
+        How missing values are handled. "infer": missing predictors are imputed, and a missing outcome, weight or level
+        of a grouping factor is an error. "drop": rows with a missing value in any column of the formula, or a missing
+        weight, are dropped; ``n_dropped`` and ``print(model)`` report how many.
     likelihood : {"logistic", "hinge"}, default "logistic"
         How the outcome depends on the linear predictor. "logistic" is (mixed-effects) logistic regression: coefficients
         are log odds, and probabilities are those of the model. "hinge" is the mixed support vector machine of Luts and
-        Ormerod: it learns which class is likelier, not how likely, so that its effects may mislead with discrete
-        predictors.
+        Ormerod: it estimates which class is more probable, not the probability, so that its effects may mislead with
+        discrete predictors.
     likelihood_power : float or "calibrated", default None
         With ``likelihood="hinge"``: the power of the pseudo-likelihood, as in ``VBSVC``. None is "calibrated" in models
-        with ``LaplaceZero`` and without random effects, and else 1. ``Fit.likelihood_power`` is the one that was used.
+        with ``LaplaceZero`` and without random effects, and else 1. ``Fit.likelihood_power`` is the power used.
 
     Attributes
     ----------
@@ -119,17 +118,15 @@ class Model:
         self._power = None if likelihood_power is None else powers.read_power("Model", likelihood_power)
         if self._power is not None and read_likelihood(likelihood).normalised:
             raise ValueError(
-                f"Model: likelihood_power={likelihood_power!r} is for likelihood='hinge', which is no likelihood of "
-                "labels: a logistic model is calibrated as it is. Leave likelihood_power at None."
+                f"Model: likelihood_power={likelihood_power!r} is for likelihood='hinge', a pseudo-likelihood: a "
+                "logistic model needs no calibration. Leave likelihood_power at None."
             )
         if not isinstance(formula, str) and isinstance(data, str):
-            raise TypeError("Model: the formula comes first, and the data second: Model('y ~ x', data).")
+            raise TypeError("Model: the first argument is the formula, the second the data: Model('y ~ x', data).")
         settings, priors, standardize = read_imputation(imputation), {} if priors is None else priors, bool(standardize)
         rows = _partitions(data)
         if weights is not None and not isinstance(weights, str) and not rows.resident:
-            raise TypeError(
-                f"weights: where the data lie in {rows.place}, so do the weights; give the name of their column."
-            )
+            raise TypeError(f"weights: for data in {rows.place} give the name of the column of weights.")
         names, column = rows.names, weights if isinstance(weights, str) else None
         parts = syntax.read(formula, names, column)
         frames.check_column(names, column)
@@ -166,11 +163,11 @@ class Model:
         with progress(verbose):
             (fit,), remarks = fit_tasks("Model.fit", [self._task], inference, random_state, self._power, remedy)
         if np.abs(fit.posterior.mean).max(initial=0.0) > MAX_EFFECT:
-            small = " Columns in very small units have such effects, too: use standardize=True."
+            small = " Predictors in very small units have such coefficients, too: use standardize=True."
             units = "" if self._settings["standardize"] else small
             message = (
-                "Model.fit found a fixed effect that is hardly bounded: the columns separate the classes, or nearly "
-                f"so.{units} Give the fixed effects a tighter prior, such as priors={{'fixed': Normal(1.0)}}."
+                "Model.fit: quasi-complete separation: at least one coefficient has no finite maximum-likelihood "
+                f"estimate.{units} Use a tighter prior for fixed effects, such as priors={{'fixed': Normal(1.0)}}."
             )
             remarks.append((message, ConvergenceWarning))
         for message, category in remarks:
@@ -180,28 +177,28 @@ class Model:
 
     @property
     def in_files(self) -> bool:
-        """Whether the rows lie in files."""
+        """Whether the rows are in files."""
         return isinstance(self._task.source, Memory) and self._task.source.pages is not None
 
     def refitted_to(self, data: Any, weights: ArrayLike) -> "Model":
-        """The same model of other rows, to be fitted: what ``cross_validate`` asks for."""
+        """The same model for other rows, to be fitted: used by ``cross_validate``."""
         return Model(self.formula, data, weights=weights, **self._settings)
 
     def sensitivity(
         self, deltas: Sequence[float], columns: Sequence[str] | None = None, inference: Variational | None = None
     ) -> "pd.DataFrame":
-        """How the fit changes when missing values are shifted: one row for each shift.
+        """Sensitivity of the fit to shifts of missing values: a table with one row for each shift.
 
-        ``deltas`` are shifts in standard deviations of ``columns`` (all that have missing values by default). Given are
-        the coefficients, and the share of complete rows whose predicted class changes (NaN where no row is complete).
-        ``plots.sensitivity`` draws it.
+        ``deltas`` are shifts in standard deviations of ``columns`` (all that have missing values by default). Columns
+        are the coefficients, and the proportion of complete observations whose predicted class changes (NaN without
+        complete ones). ``plots.sensitivity`` draws it.
         """
         if self.in_files:
-            raise ValueError("sensitivity is only available for data in memory: give Model a frame of some rows.")
+            raise ValueError("sensitivity is only available for data in memory: give Model a sample of the rows.")
         return sensitivity.table("Model.sensitivity", [self._task], inference, self._power, deltas, columns)
 
     def __getattr__(self, name: str) -> Any:
-        """Say where it is what only a fit has."""
+        """Raise for attributes that only a fit has, and say so."""
         if not name.startswith("_") and hasattr(Fit, name):
             raise AttributeError(f"A Model has no {name!r}, its fit has: fit = model.fit(), and then fit.{name}.")
         raise AttributeError(f"'Model' object has no attribute {name!r}")
@@ -210,10 +207,10 @@ class Model:
         """The formula and the number of rows."""
         facts = Facts.from_source(self._task.source, self.n_dropped)
         left_out = f", {facts.left_out}" if facts.left_out else ""
-        return visible(f"<Model {self.formula}: {facts.n_rows} rows{left_out}>")
+        return visible(f"<Model {self.formula}: {facts.n_rows} observations{left_out}>")
 
     def __str__(self) -> str:
-        """Formula, rows and classes, blocks with their sizes and priors, groups, and the keys of ``priors``."""
+        """Formula, observations, classes, blocks with sizes and priors, grouping factors, keys of ``priors``."""
         return self._outline.text()
 
     def _repr_html_(self) -> str:

@@ -89,7 +89,7 @@ def learn_batch(
     if unknown.any():
         row = int(np.argmax(unknown))
         raise ValueError(
-            f"y holds the class {labels[row]!s} in row {row}, which is not among the classes of the first call, "
+            f"y contains the class {labels[row]!s} in row {row}, which is not among the classes of the first call, "
             f"{', '.join(map(str, all_classes))}: name all classes there, as in partial_fit(X, y, classes=[…])."
         )
     return learned(stream, all_classes, ReadTable(table, labels, weights))
@@ -160,8 +160,8 @@ def _first_batch(fits: Sequence[Fit], classes: NDArray[Any]) -> ReadTable:
     sources = [one for fit in fits if fit._rows is not None and isinstance(one := fit._rows._unchanged, Memory)]
     if not sources:
         raise ValueError(
-            "partial_fit goes on from a fit only while its rows are at hand, which a model from a file or a fit "
-            "to a sparse table does not have: begin with a new estimator."
+            "partial_fit continues a fit only if its rows are in memory as a dense table, not after loading from a "
+            "file: start with a new estimator."
         )
     signs = np.stack([source.y for source in sources], axis=1)
     codes = (signs[:, 0] > 0).astype(np.intp) if len(sources) == 1 else signs.argmax(axis=1)
@@ -174,7 +174,7 @@ def supports_partial_fit(estimator: "Classifier") -> bool:
     if isinstance(inference, Gibbs):
         raise AttributeError("partial_fit is only available for variational fits: use inference=Variational().")
     if inference.bound == "exact":
-        raise AttributeError("partial_fit raises the paper's bound: leave bound='exact' out, or use fit.")
+        raise AttributeError("partial_fit uses the augmented bound: leave bound='exact' out, or use fit.")
     if estimator.group is not None:
         raise AttributeError("partial_fit does not support group: use fit.")
     if estimator.categories is not None:
@@ -184,7 +184,7 @@ def supports_partial_fit(estimator: "Classifier") -> bool:
     if getattr(estimator, "likelihood_power", None) not in (None, 1):
         raise AttributeError("partial_fit does not support likelihood_power: leave it at None, or use fit.")
     if isinstance(prior, LaplaceZero):
-        raise AttributeError("partial_fit does not support the gates of LaplaceZero: use Ridge(), or fit.")
+        raise AttributeError("partial_fit does not support LaplaceZero: use Ridge(), or fit.")
     return True
 
 

@@ -75,7 +75,7 @@ def prior_blocks(
     wiggly, groups = _spline_blocks(reader, user_priors), _group_blocks(reader, user_priors)
     for block in (*fixed, *wiggly):
         if block.prior.of_groups:
-            raise ValueError(f"priors: {type(block.prior).__name__} is for effects of groups, not for {block.name!r}.")
+            raise ValueError(f"priors: {type(block.prior).__name__} is for random effects, not for {block.name!r}.")
     for block in (*wiggly, *groups):
         if isinstance(block.prior, LaplaceZero):
             raise ValueError(f"priors: LaplaceZero is for fixed effects, not for {block.name!r}.")
@@ -96,7 +96,7 @@ def _fixed_blocks(reader: Reader, user_priors: "_UserPriors", default: Prior) ->
             (flat if shared_prior is None else shared).append(columns)
     if shared_prior is not None:
         if not shared:
-            raise ValueError("priors: 'fixed' is given, but no fixed effect is left for it: remove 'fixed'.")
+            raise ValueError("priors: 'fixed' is given, but all fixed effects have their own priors: remove 'fixed'.")
         separate.insert(0, _block(reader, FIXED, shared, shared_prior))
     if default == INTERCEPT_PRIOR:
         flat, intercept = intercept + flat, []
@@ -105,7 +105,7 @@ def _fixed_blocks(reader: Reader, user_priors: "_UserPriors", default: Prior) ->
 
 
 def _block(reader: Reader, name: str, terms: list[slice], prior: Prior) -> Block:
-    """Columns of one or several terms; where the prior has gates, the columns of a term share one."""
+    """Columns of one or several terms; where the prior has indicators, the columns of a term share one."""
     columns = _merged_slices(terms)
     of_terms = sorted((k, term) for term, part in enumerate(terms) for k in range(part.start, part.stop))
     names = [reader.plan.names[k - reader.plan.recipe.first] for k, _ in of_terms]

@@ -1,4 +1,4 @@
-"""How a fit moves when missing values are shifted away from what the known inputs suggest: the tipping-point table."""
+"""Sensitivity of a fit to shifts of missing values from their imputed values: the tipping-point table."""
 
 import math
 import warnings
@@ -39,7 +39,7 @@ def table(
     deltas: Sequence[float],
     columns: Sequence[str] | None,
 ) -> "pd.DataFrame":
-    """One row for each shift: coefficients, and the share of complete rows whose class is not that without shift."""
+    """One row for each shift: coefficients, and the proportion of complete rows whose predicted class changes."""
     import pandas as pd
 
     inference = read_inference(given)
@@ -49,7 +49,7 @@ def table(
     missing_inputs, patterns = task.source.missing_inputs, task.missing_data.patterns
     if missing_inputs is None or patterns is None:
         raise ValueError(
-            "sensitivity: no numeric input has missing values (those of columns that are drawn, as in s(x), are "
+            "sensitivity: no numeric predictor has missing values (those of columns that are drawn, as in s(x), are "
             "not shifted), so there is nothing to shift."
         )
     of_distribution = {task.plan.name_of(k) for k in missing_inputs.inputs.variables}

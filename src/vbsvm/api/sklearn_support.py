@@ -45,7 +45,7 @@ def to_sklearn(fit: Fit) -> LinearSVC | LogisticRegression:
 
     It is a ``LinearSVC``, or with a logistic likelihood a ``LogisticRegression``, whose probabilities are those at the
     coefficients' means. Every term of the formula must be a plain numeric column: categories, transforms, interactions,
-    splines and group effects are not supported. It predicts complete rows only. ``VBSVC`` and ``VBLogistic`` have a
+    splines and random effects are not supported. It predicts complete rows only. ``VBSVC`` and ``VBLogistic`` have a
     method of the same name.
     """
     if not isinstance(fit, Fit):
@@ -72,18 +72,18 @@ def to_sklearn(fit: Fit) -> LinearSVC | LogisticRegression:
 
 
 def _selects(estimator: "Classifier") -> bool:
-    """Whether the prior has gates; an AttributeError says which prior has some."""
+    """Whether the prior selects predictors; else an AttributeError names one that does."""
     if not estimator._selects_inputs:
-        raise AttributeError('inputs are only selected with prior="laplace-zero" or prior=LaplaceZero(…).')
+        raise AttributeError('predictors are only selected with prior="laplace-zero" or prior=LaplaceZero(…).')
     return True
 
 
 # SelectorMixin's own transform already heeds set_output: wrapped once more here, it would be there for every prior.
 class InputSelection(SelectorMixin, auto_wrap_output_keys=None):
-    """``transform`` and its companions, for priors that select inputs."""
+    """Mixin with ``transform`` and its companions, for priors that select predictors."""
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
-        """Whether each column of X is kept: an input of which any model selects a coefficient; the group is none."""
+        """Whether each column of X is kept: a predictor of which any model selects a coefficient; the group is none."""
         estimator: Any = self
         check_is_fitted(estimator)
         inputs = validation.input_names(estimator)

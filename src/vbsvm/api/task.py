@@ -48,7 +48,7 @@ MAX_UNPENALISED = 50
 @final
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What is fitted to which rows, how missing inputs are treated, and what the scores' signs mean.
+    """One model to fit: its specification, rows, treatment of missing predictors, and classes.
 
     ``sample_weights`` are those without class weights, where there are any, or sources with them. ``row_numbers``
     are those of the rows in the user's data, or None where they are the same. ``data`` is the user's table,
@@ -83,9 +83,9 @@ class Task:
     def result(
         self, outcome: OptimizeResult | Sample, first: Fit | None = None, inference: Variational | None = None
     ) -> Fit:
-        """Fit from an outcome; with several classes the ``first`` learns the inputs' distribution for all.
+        """Fit from an outcome; with several classes the ``first`` learns the predictors' distribution for all.
 
-        Where inputs are missing, their distribution is a part of the fit. Else it is learned when it is asked for.
+        If predictors are missing, their distribution is a part of the fit. Else it is learned when it is asked for.
         ``inference`` makes the fit again without some rows, where it can.
         """
         spec, plan, source = self.spec, self.plan, self.source
@@ -115,7 +115,7 @@ class Task:
     def rows(self) -> InMemory:
         """The rows, if they are in memory; else a TypeError."""
         if isinstance(self.source, Distributed):
-            raise TypeError("This needs rows in memory; those of this model lie in a cluster. Take a sample of them.")
+            raise TypeError("This needs rows in memory, and those of this model are in a cluster: use a sample.")
         return self.source
 
     @property
@@ -166,7 +166,7 @@ class Task:
         return Encoded(source.X[rows], levels, self._multipliers(rows), candidates)
 
     def _multipliers(self, rows: slice) -> Array | None:
-        """Change of each derived column per unit of a missing input; 0 for inputs that are never missing."""
+        """Change of each derived column per unit of a missing predictor; 0 for predictors that are never missing."""
         missing_inputs = self.rows.missing_inputs
         if missing_inputs is None or not (derived := self.missing_data.all_inputs.pairs):
             return None

@@ -1,6 +1,6 @@
-"""Columns and sizes are checked here, and what is wrong is said with its place; ``inputs`` reads tables.
+"""Checks of columns and sizes, whose errors name the place; ``inputs`` reads tables.
 
-Nothing below this layer checks input again.
+Lower layers do not check user input again.
 """
 
 from typing import Any
@@ -45,7 +45,7 @@ def needs_draws(X: Any) -> bool:
 def check_model_size(plan: Plan, spec: Spec, source: InMemory) -> None:
     """Reject a model that would take hours and many gigabytes: its matrices are columns × columns, or rows × columns.
 
-    Effects of all factors but the last count as columns.
+    Random effects of all factors but the last count as columns.
     """
     n_rows, n_columns = source.X.shape
     n_columns -= plan.n_carried
@@ -62,14 +62,14 @@ def check_model_size(plan: Plan, spec: Spec, source: InMemory) -> None:
     if n_columns > MAX_COLUMNS or not plan.factors:
         raise ValueError(
             f"The model has {n_rows} rows and {n_columns} columns; up to {MAX_COLUMNS} columns are supported with "
-            "groups, missing values, LaplaceZero(), or columns that no prior holds (with LaplaceZero() and more than "
-            f"twice as many columns as rows, up to {MAX_CELLS:.0e} numbers in all). Reduce them first, for example "
-            "with sklearn.feature_selection.SelectKBest."
+            "groups, missing values, LaplaceZero(), or columns without a prior (with LaplaceZero() and more than "
+            f"twice as many columns as rows, up to {MAX_CELLS:.0e} numbers in all). Select columns first, for "
+            "example with sklearn.feature_selection.SelectKBest."
         )
     sizes = ", ".join(f"{factor.name} {factor.size}" for factor in plan.factors)
     several = "Only the largest factor may have many levels: drop a smaller one, or merge its levels."
     raise ValueError(
-        f"The model has {n_columns} columns and effects of groups ({sizes}): matrices of {n_core} by {n_core + tail} "
+        f"The model has {n_columns} columns and random effects ({sizes}): matrices of {n_core} by {n_core + tail} "
         f"would be needed, which is too large. {several if len(plan.factors) > 1 else 'Drop columns, or merge levels.'}"
     )
 
@@ -136,15 +136,15 @@ def check_finite_scores(X: Any, scores: Array, names: tuple[str, ...], *, fills:
                 f"Input X contains NaN in column {names[missing[0]]!r} (row {row}). Missing values are "
                 f"inferred for up to {MAX_JOINT} columns, and X has {X.shape[1]}: impute them first."
             )
-        raise ValueError(f"The score of row {row} overflows: its values are too far from those seen in fit.")
+        raise ValueError(f"The decision value of row {row} overflows: its values are too far from the training data.")
 
 
 def _describe(value: float, row: int, columns: NDArray[np.intp], names: tuple[str, ...]) -> str:
-    """Say where an infinity, or a missing value of a sparse table, stands, and what to do about it."""
+    """Error message on an infinity, or a missing value of a sparse table: where it is, and what to do."""
     what, advice = "infinity", "Replace it by a finite number, or by NaN if the value is missing."
     if np.isnan(value):
         what = "NaN"
-        advice = "Missing values are inferred in dense tables only: use X.toarray(), or impute them first."
+        advice = "Missing values are imputed in dense tables only: use X.toarray(), or impute them first."
     others = f" and in {count_noun(len(columns) - 1, 'other column')}" if len(columns) > 1 else ""
     return f"Input X contains {what} in column {names[columns[0]]!r} (first in row {row}){others}. {advice}"
 
@@ -154,8 +154,8 @@ def check_representable(ranges: Range, recipe: Recipe, names: tuple[str, ...]) -
     large = np.flatnonzero(~(recipe.reach(ranges) < MAX_INPUT))
     if len(large):
         raise ValueError(
-            f"Column {names[large[0]]!r} reaches {ranges.size[large[0]]:.3g}: its squares overflow. Rescale it, or let "
-            "standardize=True centre and scale it, beside an intercept."
+            f"Column {names[large[0]]!r} reaches {ranges.size[large[0]]:.3g}: its squares overflow. Rescale it, or use "
+            "standardize=True with an intercept, which centres and scales it."
         )
     small = np.flatnonzero(recipe.scale < MIN_SCALE)
     if len(small):
@@ -174,7 +174,7 @@ def input_names(estimator: Any) -> tuple[Any, ...]:
 
 
 def column_names(estimator: Any) -> tuple[str, ...]:
-    """Names of the inputs of the model: x0, x1, … for an array, and ``column[level]`` for categories."""
+    """Names of the predictors of the model: x0, x1, … for an array, and ``column[level]`` for categories."""
     inputs, levels = input_names(estimator), getattr(estimator, "levels_", {})
     labels = list(inputs) if hasattr(estimator, "feature_names_in_") else [f"x{number}" for number in inputs]
     if not levels:

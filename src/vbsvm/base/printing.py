@@ -41,6 +41,7 @@ HEADINGS = {
     "std_error": "std. error",
     "std_dev": "std. dev.",
     "p_positive": "P(> 0)",
+    "p_value": "p-value",
     "odds_ratio": "odds ratio",
     "missing_information": "FMI",
     "degrees": "df",
@@ -229,15 +230,21 @@ def _narrowed(levels: list[list[str]], room: int) -> list[list[str]]:
     widths = [_widest(level) for level in levels]
     while sum(widths) + GAP * (len(widths) - 1) > room and max(widths) > SHORTEST_NAMES:
         widths[widths.index(max(widths))] -= 1
-    return [[shorten(text, width) for text in level] for level, width in zip(levels, widths, strict=True)]
+    return [shorten(level, width) for level, width in zip(levels, widths, strict=True)]
 
 
-def shorten(text: str, width: int) -> str:
-    """A name, abbreviated in the middle if it is longer than ``width``."""
-    if len(text) <= width:
-        return text
-    tail = (width - 1) // 2
-    return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
+def shorten(names: list[str], width: int) -> list[str]:
+    """Names abbreviated to ``width``, cut where they stay distinct, and longer if necessary."""
+    for size in range(width, _widest(names)):
+        for tail in ((size - 1) // 2, 3 * size // 4, size // 4):
+            short = {name: name if len(name) <= size else _cut(name, size, tail) for name in names}
+            if len(set(short.values())) == len(short):
+                return [short[name] for name in names]
+    return names
+
+
+def _cut(name: str, size: int, tail: int) -> str:
+    return f"{name[: size - 1 - tail]}…{name[len(name) - tail :]}"
 
 
 def _aligned(head: str, texts: list[str]) -> list[str]:

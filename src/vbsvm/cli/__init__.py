@@ -18,7 +18,7 @@ from typing import Any, final
 
 import click
 
-from vbsvm.base.printing import visible, visible_lines
+from vbsvm.base.printing import visible, visible_lines, wrap_text
 from vbsvm.version import __version__
 
 INTERRUPTED = 130
@@ -27,7 +27,7 @@ COMMANDS = {
     "fit": ("vbsvm.cli.fitting:fit", "Fit a model to a table and save it."),
     "predict": ("vbsvm.cli.models:predict", "Predict the rows of a table with a saved model."),
     "summary": ("vbsvm.cli.models:summary", "Show the coefficients of a saved model."),
-    "effects": ("vbsvm.cli.models:effects", "Average what a saved model predicts over an input's values."),
+    "effects": ("vbsvm.cli.models:effects", "Average predicted probabilities over the values of a predictor."),
     "report": ("vbsvm.cli.models:report", "Write a report of a saved model as one HTML page."),
     "demo": ("vbsvm.cli.models:demo", "Fit real data without tuning, and compare with a tuned linear SVM."),
     "reproduce": ("vbsvm.cli.models:reproduce", "Reproduce the paper's findings on its own data."),
@@ -104,6 +104,12 @@ def main() -> None:
 
 # Advice that names Python's objects, and the option that does the same.
 OPTIONS = [
+    (r"\bcovariance=['\"]([\w-]+)['\"]", r"--covariance \1"),
+    (r"\b(?:inference=)?Variational\(max_iter=(?:…|(\d+))\)", lambda found: f"--max-iter {found[1] or 'N'}"),
+    (r"\blikelihood_power=['\"]calibrated['\"], or a logistic model", "--likelihood logistic"),
+    (r"`?\blikelihood=['\"](logistic|hinge)['\"]`?(?: \(Model\) or VBLogistic)?", r"--likelihood \1"),
+    (r"\bVBLogistic, or Model\(…, likelihood=['\"]logistic['\"]\)", "--likelihood logistic"),
+    (r"\b(?:inference=)?Gibbs\(\)", "--gibbs"),
     (r"\bGibbs\(draws=(\d+), tune=(\d+)\)", r"--draws \1 --tune \2"),
     (
         r"Use a tighter prior, such as Ridge\(3, 3\) or Normal\(1\.0\), or "
@@ -126,6 +132,13 @@ OPTIONS = [
     (r"^(?:Model\.fit|VBSVC(?:\.fit)?|VBLogistic(?:\.fit)?): (\w)", lambda found: found[1].upper()),
     (r"^(?:Model\.fit|VBSVC(?:\.fit)?|VBLogistic(?:\.fit)?) (?=stopped|reached|was|found)", "The fit "),
 ]
+
+
+def with_cli_notes(text: str) -> str:
+    """A printed summary in which the notes advise options of the command line."""
+    blocks = [(block, " ".join(block.split())) for block in text.split("\n\n")]
+    notes = [(block, line, with_cli_options(line) if line.endswith(".") else line) for block, line in blocks]
+    return "\n\n".join(block if note == line else wrap_text(note) for block, line, note in notes)
 
 
 def say(text: str, *, err: bool = False) -> None:

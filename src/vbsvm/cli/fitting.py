@@ -78,7 +78,7 @@ class Request:
 @click.option("--drop", "dropped", metavar="COLUMN", multiple=True, help="With --target: a column to leave out.")
 @click.option("--weights", metavar="COLUMN", help="A column of weights; a row of weight k counts as k rows.")
 @click.option("--balanced", is_flag=True, help="Give each class the same total weight, for example if one is rare.")
-@click.option("--positive", metavar="LABEL", help="The class that positive scores mean, against all others.")
+@click.option("--positive", metavar="LABEL", help="The modelled class, versus all others.")
 @click.option("--drop-missing-outcome", is_flag=True, help="Leave out rows whose outcome is missing.")
 @click.option(
     "--likelihood",
@@ -88,7 +88,10 @@ class Request:
         "or --positive; else hinge]"
     ),
 )
-@click.option("--select", is_flag=True, help="Select inputs: infer for each the probability that it matters.")
+@click.option("--select", is_flag=True, help="Select predictors: infer the inclusion probability of each.")
+@click.option(
+    "--max-iter", type=click.IntRange(1), help="Limit of the iterations of variational Bayes.  [default: 2000]"
+)
 @click.option("--gibbs", is_flag=True, help="Sample from the posterior instead of using variational Bayes.")
 @click.option("--draws", type=click.IntRange(1), help="With --gibbs: draws to keep from each chain.  [default: 5000]")
 @click.option("--tune", type=click.IntRange(0), help="With --gibbs: sweeps to discard first.  [default: 1000 or 5000]")
@@ -97,8 +100,7 @@ class Request:
 @tables.options
 @tables.memory_option
 @click.option("--cache", metavar="FOLDER", help="Keep encoded rows in FOLDER, for later fits of the same files.")
-@click.option("--out", metavar="FILE", help="Save the model to FILE; without it, only the summary is shown.")
-@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@tables.output_option("Save the model to FILE; without it, only the summary is shown.")
 def fit(
     data: str,
     *,
@@ -139,7 +141,9 @@ def fit(
         say(f"Wrote {out}.", err=True)
 
 
-def _request(*, gibbs: bool, draws: int | None, tune: int | None, chains: int | None, **rest: Any) -> Request:
+def _request(
+    *, gibbs: bool, draws: int | None, tune: int | None, chains: int | None, max_iter: int | None, **rest: Any
+) -> Request:
     from vbsvm import Gibbs, Variational
 
     if (rest["formula"] is None) == (rest["target"] is None):
@@ -150,11 +154,14 @@ def _request(*, gibbs: bool, draws: int | None, tune: int | None, chains: int | 
     given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     if given and not gibbs:
         raise click.UsageError(f"--{next(iter(given))} needs --gibbs.")
-    return Request(**rest, inference=Gibbs(**given) if gibbs else Variational())
+    if gibbs and max_iter is not None:
+        raise click.UsageError("--max-iter is for variational Bayes: leave out --gibbs.")
+    variational = Variational() if max_iter is None else Variational(max_iter=max_iter)
+    return Request(**rest, inference=Gibbs(**given) if gibbs else variational)
 
 
 def _fit_table(frame: Any, request: Request) -> "Fit | Classifier":
-    tables.check_columns(frame, [request.weights], "--weights")
+    tables.check_columns(frame.columns, [request.weights], "--weights")
     if request.weights is not None and not _is_numeric(frame[request.weights]):
         raise click.ClickException(f"--weights: column {request.weights!r} holds text, but weights must be numbers.")
     if request.formula is not None:
@@ -166,7 +173,7 @@ def _fit_table(frame: Any, request: Request) -> "Fit | Classifier":
     else:
         outcome, labels, uses = str(request.target), {str(request.target), str(request.group)}, request.uses
         for option, names in uses.items():
-            tables.check_columns(frame, names, option)
+            tables.check_columns(frame.columns, names, option)
         _check_one_use(uses)
         frame = frame.drop(columns=list(request.dropped))
     frame = tables.with_outcome(tables.with_plain_numbers(frame, labels), outcome, drop=request.drop_missing_outcome)

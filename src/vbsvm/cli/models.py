@@ -1,14 +1,21 @@
 """Commands that use a saved model, ``vbsvm predict``, ``summary``, ``effects`` and ``report``; and ``demo``."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vbsvm.cli import tables
-from vbsvm.cli.__init__ import say, stdout
+from vbsvm.cli.__init__ import say, stdout, with_cli_notes, with_cli_options
+
+if TYPE_CHECKING:
+    from vbsvm.results.fit import Fit
 
 AVERAGES, SLOPE = "probability", "slope"
+# Number of coefficients that are shown unless --top says otherwise.
+MAX_SHOWN = 60
+# Effects need this multiple of a file's size in memory.
+EFFECTS_FACTOR = 16
 LACKING = "The model needs a column that the table lacks"
 
 covariance_option = click.option(
@@ -22,13 +29,12 @@ covariance_option = click.option(
 @click.argument("model")
 @click.argument("data")
 @click.option("--proba", is_flag=True, help="Add the probability of each class.")
-@click.option("--scores", is_flag=True, help="Add the score; positive scores mean the second class.")
+@click.option("--scores", is_flag=True, help="Add the decision value: positive for the second class.")
 @click.option("--keep", metavar="COLUMN", multiple=True, help="Copy a column of DATA, such as an identifier.")
 @tables.excel_safe_option
 @tables.options
 @tables.memory_option
-@click.option("--out", metavar="FILE", help="Write the predictions to FILE instead of stdout.")
-@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@tables.output_option("Write the predictions to FILE instead of stdout.")
 def predict(
     model: str,
     data: str,
@@ -69,8 +75,8 @@ def predict(
             say(f"Wrote {out}.", err=True)
         return
     frame = tables.read(data, text, sep, decimal)
-    tables.check_columns(frame, keep, "--keep")
-    tables.check_columns(frame, columns, LACKING)
+    tables.check_columns(frame.columns, keep, "--keep")
+    tables.check_columns(frame.columns, columns, LACKING)
     inputs = tables.with_plain_numbers(frame[columns], text)
     table = fit_predictions.predict_frame(fitted, inputs, frame[copied], classes, **added)
     tables.write(table if change is None else change(table), out, force=force)
@@ -79,17 +85,44 @@ def predict(
 @click.command()
 @click.argument("model")
 @covariance_option
-def summary(model: str, *, covariance: str | None) -> None:
+@click.option("--top", type=click.IntRange(1), help="Show the N most important coefficients.", metavar="N")
+@click.option("--csv", metavar="FILE", help="Write the coefficients as CSV to FILE; - is stdout.")
+@click.option("--json", metavar="FILE", help="Write coefficients, variance components and notes as JSON to FILE, or -.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+def summary(
+    model: str, *, covariance: str | None, top: int | None, csv: str | None, json: str | None, force: bool
+) -> None:
     """Show the saved MODEL: whether the fit converged, its coefficients, and its variance components.
 
+    Of more than 60 coefficients the most important are shown; of a selection, those that are included.
+
     \b
-    Example:
+    Examples:
       vbsvm summary model.vbsvm
-      vbsvm summary model.vbsvm --covariance posterior
+      vbsvm summary model.vbsvm --covariance posterior --top 10
+      vbsvm summary model.vbsvm --csv coefficients.csv
     """
     from vbsvm import load
 
-    say(description(load(model), covariance))
+    if csv is not None and json is not None:
+        raise click.UsageError("Give either --csv or --json.")
+    to = csv or json
+    path = None if to == tables.STDIN else to
+    check = tables.check_output_path if csv is None else tables.check_table_path
+    check(path, force=force)
+    fitted: Any = load(model)
+    if to is None:
+        say(description(fitted, covariance, top))
+        return
+    table = fitted.summary(covariance=covariance)
+    note, table = table.attrs["note"], table if top is None else _most_important(_fits(fitted), table, top)
+    table = table.rename_axis(["class", "term"] if table.index.nlevels > 1 else "term").reset_index()
+    if json is None:
+        tables.write(table, path, force=force)
+    else:
+        fits = _fits(fitted)
+        components = {"variance_components": fits[0].variance_components().reset_index()} if len(fits) == 1 else {}
+        tables.write_json({"coefficients": table, **components}, note, path)
 
 
 @click.command()
@@ -100,8 +133,7 @@ def summary(model: str, *, covariance: str | None) -> None:
 @tables.options
 @click.option("--title", metavar="TEXT", help="The title of the page.")
 @covariance_option
-@click.option("--out", metavar="FILE", required=True, help="Write the page to FILE.")
-@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@tables.output_option("Write the page to FILE.", required=True)
 def report(
     model: str,
     *,
@@ -141,7 +173,7 @@ def _rows(fitted: Any, frame: Any, target: str | None, *, drop: bool) -> tuple[d
     outcome = fitted.reader.parts.outcome if is_fit(fitted) else target
     if outcome is None:
         raise click.UsageError("The model has no formula: name the column of --data that it predicts with --target.")
-    tables.check_columns(frame, [*columns, outcome], "--data")
+    tables.check_columns(frame.columns, [*columns, outcome], "--data")
     complete = tables.with_outcome(frame, outcome, drop=drop)
     rows, complete = complete.index, complete.reset_index(drop=True)
     return ({"data": complete} if is_fit(fitted) else {"X": complete[columns], "y": complete[outcome]}), rows
@@ -151,7 +183,7 @@ def _rows(fitted: Any, frame: Any, target: str | None, *, drop: bool) -> tuple[d
 @click.argument("model")
 @click.argument("data")
 @click.argument("variable")
-@click.option("--by", metavar="COLUMN", multiple=True, help="Part the rows by a column of DATA.")
+@click.option("--by", metavar="COLUMN", multiple=True, help="Stratify by a column of DATA.")
 @click.option("--at", metavar="VALUE", multiple=True, help="A value of VARIABLE; by default all levels, or quantiles.")
 @click.option(
     "--kind",
@@ -162,18 +194,18 @@ def _rows(fitted: Any, frame: Any, target: str | None, *, drop: bool) -> tuple[d
 )
 @click.option(
     "--groups",
-    type=click.Choice(["observed", "new"]),
-    default="observed",
+    type=click.Choice(["known", "new", "error", "observed"]),
+    default="known",
     show_default=True,
-    help="Whether rows keep the effects of their groups.",
+    help="Whether observations keep their random effects.",
 )
 @click.option("--weights", metavar="COLUMN", help="The column of DATA that holds weights.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Level of the intervals.")
 @covariance_option
 @tables.options
 @tables.excel_safe_option
-@click.option("--out", metavar="FILE", help="Write the table as CSV to FILE.")
-@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@tables.memory_option
+@tables.output_option("Write the table to FILE instead of stdout.")
 def effects(
     model: str,
     data: str,
@@ -186,11 +218,15 @@ def effects(
     sep: str | None,
     decimal: str | None,
     excel_safe: bool,
+    memory_limit: str,
     out: str | None,
     force: bool,
     **options: Any,
 ) -> None:
-    """Average what the saved MODEL predicts of the rows of DATA where VARIABLE is set to each of its values.
+    """Average predicted probabilities over the observations of DATA, with VARIABLE set to each of its values.
+
+    Of a large DATA (a sixteenth of the memory limit, or more) the averages are over a random sample of the observations
+    that needs no more memory.
 
     \b
     Examples:
@@ -203,9 +239,16 @@ def effects(
     tables.check_table_path(out, force=force)
     fitted: Any = load(model)
     text = text_inputs(fitted)
-    frame = tables.with_plain_numbers(tables.read(data, text, sep, decimal), text)
-    tables.check_columns(frame, model_columns(fitted), LACKING)
-    tables.check_columns(frame, [*by, weights], "The options name a column that the table lacks")
+    columns = model_columns(fitted)
+    files = tables.piecewise_files(data, memory_limit, sep, decimal, factor=EFFECTS_FACTOR)
+    if files is None:
+        frame = tables.read(data, text, sep, decimal)
+    else:
+        outcome = [fitted.reader.parts.outcome] if is_fit(fitted) else []
+        frame = tables.sample(files, {*columns, *by, weights, *outcome}, text)
+    frame = tables.with_plain_numbers(frame, text)
+    tables.check_columns(frame.columns, columns, LACKING)
+    tables.check_columns(frame.columns, [*by, weights], "The options name a column that the table lacks")
     counts = None if weights is None else frame[weights].to_numpy()
     frame = frame if is_fit(fitted) else frame[model_columns(fitted)]
     rest = options | {"by": list(by) or None, "data": frame, "weights": counts}
@@ -218,7 +261,7 @@ def effects(
         written = table.reset_index()
         tables.write(tables.excel_safe(written) if excel_safe else written, out, force=force)
         return
-    say(f"{printing.table(table)}\n\n{printing.wrap_text(table.attrs['note'])}")
+    say(f"{printing.table(table)}\n\n{printing.wrap_text(with_cli_options(table.attrs['note']))}")
 
 
 def _values(fitted: Any, frame: Any, variable: str, at: tuple[str, ...]) -> list[Any]:
@@ -262,25 +305,54 @@ def text_inputs(fitted: Any, target: str | None = None) -> set[str]:
     return fitted._text_columns | ({target} if is_text else set())
 
 
-def description(fitted: Any, covariance: str | None = None) -> str:
-    """Printed summary of a fit or a classifier."""
+def _fits(fitted: Any) -> "Sequence[Fit]":
+    return (fitted,) if is_fit(fitted) else fitted.fit_
+
+
+def description(fitted: Any, covariance: str | None = None, top: int | None = None) -> str:
+    """Printed summary of a fit or a classifier, with the ``top`` or up to 60 most important coefficients."""
     from vbsvm.results import display
 
-    fits = (fitted,) if is_fit(fitted) else fitted.fit_
+    fits, table = _fits(fitted), fitted.summary(covariance=covariance)
+    if top is not None or len(fits[0].coef) > MAX_SHOWN:
+        table = _most_important(fits, table, top)
     if len(fits) == 1:
-        return str(fits[0]._showing(covariance))
-    return display.multiclass_text(fits, tables.join_names(fitted.classes_), fitted.summary(covariance=covariance))
+        return with_cli_notes(display.text(fits[0]._showing(covariance), table))
+    return with_cli_notes(display.multiclass_text(fits, tables.join_names(fitted.classes_), table))
+
+
+def _most_important(fits: "Sequence[Fit]", table: Any, top: int | None) -> Any:
+    """Intercept and ``top`` coefficients of each model by inclusion probability and size; else those included."""
+    import numpy as np
+
+    chosen, first = [], 0
+    for fit in fits:
+        size, included = np.abs(fit.coef * fit.plan.recipe.spread[: len(fit.coef)]), fit.inclusion_probability
+        default = int((included > 0.5).sum()) if fit.selects else MAX_SHOWN
+        order = np.lexsort((-size, -np.round(included, 3)))[: default if top is None else top]
+        n_before = int(fit.plan.recipe.intercept)
+        chosen += [*range(first, first + n_before), *(first + n_before + order).tolist()]
+        first += n_before + len(size)
+    shown = table.iloc[chosen]
+    note = f"{len(chosen)} of {len(table)} coefficients are shown, the most important first; --top N chooses how many."
+    if fits[0].selects:
+        counts = [f"{int((fit.inclusion_probability > 0.5).sum())} of {len(fit.coef)}" for fit in fits]
+        note = f"Predictors included (probability above ½): {', '.join(counts)}. {note}"
+    shown.attrs = table.attrs | {"note": f"{note} {table.attrs['note']}"}
+    return shown
 
 
 @click.command()
 @click.option("--report", metavar="FILE", default="vbsvm-demo.html", show_default=True, help="Write the page to FILE.")
-def demo(report: str) -> None:
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+def demo(report: str, *, force: bool) -> None:
     """Fit real data without tuning, compare with a linear SVM tuned by grid search, and write a report.
 
     \b
     Example:
       vbsvm demo
     """
+    tables.check_output_path(report, force=force)
     import numpy as np
     from sklearn.datasets import load_breast_cancer
     from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_validate
@@ -289,7 +361,6 @@ def demo(report: str) -> None:
     from sklearn.svm import SVC
 
     from vbsvm import VBSVC
-    from vbsvm.base import printing
 
     X, benign = load_breast_cancer(return_X_y=True, as_frame=True)
     y = np.where(benign, "benign", "malignant")
@@ -304,19 +375,14 @@ def demo(report: str) -> None:
         say(f"{name:44}{accuracy:8.3f}     {1e3 * seconds:8.0f} ms")
 
     clf = VBSVC().fit(X, y)
-    description = f"{clf.penalty_[0]:.2f}, in {clf.n_iter_} passes over the data"
-    table = clf.summary().drop("(intercept)")
-    strongest = np.argsort(-(table["estimate"] / table["std_error"]).abs().to_numpy())[:6]
-    say(f"\nThe penalty was inferred: {description}. Nothing was tuned.")
-    say("The six strongest measurements; positive coefficients mean malignant:\n")
-    say(printing.table(table.iloc[strongest]))
-    say(f"\n{printing.wrap_text(table.attrs['note'])}")
+    say(f"\nThe penalty was inferred, {clf.penalty_[0]:.2f}, and nothing was tuned.\n")
+    say(description(clf, top=6))
     try:
         written = clf.report(report, X, y, title="Breast cancer: malignant or benign")
     except ImportError as error:
         say(f"\nNo report was written. {error}")
     else:
-        say(f"\nA report with figures, checks and caveats: {written.resolve()}")
+        say(f"\nA report with figures, checks and limitations: {written.resolve()}")
 
 
 @click.command(context_settings={"ignore_unknown_options": True})

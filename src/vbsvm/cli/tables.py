@@ -1,6 +1,7 @@
 """Tables from files and into files, by the ending of the name."""
 
 import io
+import json
 import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -43,6 +44,8 @@ SIGN_NAMES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space":
 CHUNK = 1 << 18
 # Memory of a table in multiples of its file size, which decides whether it is read piece by piece.
 MEMORY_FACTOR = 4
+# Memory of one cell of a sample: its copies while it is encoded and averaged over.
+CELL_BYTES = 200
 # Progress is shown if reading takes longer than this.
 SECONDS_BEFORE_BAR = 1.0
 
@@ -65,6 +68,13 @@ def _separator(ctx: click.Context, option: click.Parameter, text: str | None) ->
     return sign
 
 
+def output_option(about: str, *, required: bool = False) -> Callable[..., Any]:
+    """Add -o, --out or --output, and --force, to a command that writes a file."""
+    out = click.option("-o", "--out", "--output", "out", metavar="FILE", required=required, help=about)
+    force = click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+    return lambda command: out(force(command))
+
+
 memory_option = click.option(
     "--memory-limit",
     metavar="SIZE",
@@ -78,7 +88,12 @@ excel_safe_option = click.option(
 
 
 def piecewise_files(
-    data: str, memory_limit: str, sep: str | None, decimal: str | None, cache: str | None = None
+    data: str,
+    memory_limit: str,
+    sep: str | None,
+    decimal: str | None,
+    cache: str | None = None,
+    factor: int = MEMORY_FACTOR,
 ) -> "Files | None":
     """Files to be read piece by piece, or None if the table fits in memory."""
     from vbsvm import Files
@@ -91,7 +106,7 @@ def piecewise_files(
         return files
     if not location.is_file() or not location.name.lower().endswith((*PARQUET, *TEXT, *PACKED)):
         return None
-    max_bytes = files.limit // MEMORY_FACTOR
+    max_bytes = files.limit // factor
     return files if location.stat().st_size > max_bytes or _is_larger(data, max_bytes) else None
 
 
@@ -325,6 +340,18 @@ def write(frame: Any, path: str | None, *, force: bool) -> None:
     say(f"Wrote {path}.", err=True)
 
 
+def write_json(frames: dict[str, Any], note: str, path: str | None) -> None:
+    """Write tables with their note as JSON, into a file or to stdout."""
+    records = {name: json.loads(frame.to_json(orient="records", double_precision=15)) for name, frame in frames.items()}
+    text = json.dumps(records | {"note": with_cli_options(note)}, ensure_ascii=False, indent=1)
+    if path is None:
+        say(text)
+        return
+    with atomic_write(path) as file:
+        file.write(f"{text}\n".encode())
+    say(f"Wrote {path}.", err=True)
+
+
 def excel_safe(frame: Any) -> Any:
     """The table with an apostrophe before text that spreadsheets would run as a formula."""
     text = {name: frame[name].astype(object).map(_quoted) for name in frame if frame[name].dtype.kind == "O"}
@@ -356,9 +383,30 @@ def check_output_path(path: str | None, *, force: bool) -> None:
         raise click.ClickException(f"{path} exists already: add --force to replace it.")
 
 
-def check_columns(frame: Any, wanted: Iterable[str | None], what: str) -> None:
+def sample(files: "Files", wanted: Collection[str | None], text: Collection[str]) -> Any:
+    """These columns of files, of a systematic random sample of the rows if all would need too much memory."""
+    import numpy as np
+    import pandas as pd
+
+    table = files.opened(text)
+    columns = [name for name in table.names if name in wanted]
+    n_rows = sum(file.n_rows for file in table.files)
+    n_kept = min(n_rows, max(1, files.limit // (CELL_BYTES * max(1, len(columns)))))
+    rows = ((np.arange(n_kept) + np.random.default_rng(0).random(n_kept)) * (n_rows / n_kept)).astype(np.intp)
+    if n_kept < n_rows:
+        note = f"Note: averages are over a random sample of {n_kept} of {n_rows} observations. For more, raise"
+        say(f"{note} --memory-limit.", err=True)
+    done, kept = 0, []
+    for piece in table.pieces(columns):
+        first, last = np.searchsorted(rows, [done, done + len(piece.frame)])
+        kept.append(piece.frame.iloc[rows[first:last] - done])
+        done += len(piece.frame)
+    return pd.concat(kept, ignore_index=True)
+
+
+def check_columns(names: Iterable[str], wanted: Iterable[str | None], what: str) -> None:
     """Reject a column that is not there, and name those that are spelled nearly the same."""
-    names = list(frame.columns)
+    names = list(names)
     for name in wanted:
         if name is None or name in names:
             continue

@@ -48,7 +48,7 @@ def load_acath(path: str | os.PathLike[str] | None = None) -> "pd.DataFrame":
 
 
 def load_spam() -> "pd.DataFrame":
-    """Spambase: 4601 e-mails, 57 inputs, and ``class``, "spam" or "ham" (Hopkins et al. 1999, UCI, CC BY 4.0).
+    """Spambase: 4601 e-mails, 57 predictors, and ``class``, "spam" or "ham" (Hopkins et al. 1999, UCI, CC BY 4.0).
 
     Words are called by themselves, characters too: "free", "hp", "!", "$"; then come the runs of capital letters.
     """

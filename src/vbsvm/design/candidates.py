@@ -28,14 +28,13 @@ MAX_CANDIDATES = 256
 class Candidates:
     """The row that each candidate belongs to, and what was filled in; candidates of a row are consecutive.
 
-    A row that misses nothing of that kind is its own only candidate. ``levels`` (candidates × categorical inputs) are
-    numbers of levels; that of a known one is its complement (~), which is negative. ``log_fixed`` is the log
+    A row that misses nothing of that kind is its own only candidate. ``levels`` (candidates × categorical predictors)
+    are numbers of levels; that of a known one is its complement (~), which is negative. ``log_fixed`` is the log
     probability of each candidate, where that is fixed before the fit, and ``log_predictive`` the same without the
     label. Where a row has too many combinations of levels, its candidates are drawn: ``log_importance`` is the
     logarithm of how often each was, over its probability. ``draws`` (candidates × columns that are drawn) are numbers
     of draws, negative where the value is known, and ``log_ratio`` is the logarithm of how much likelier drawn values
-    would be if the label were not known. ``log_weights`` are those of candidates that differ by drawn values only.
-    """
+    would be if the label were not known. ``log_weights`` are those of candidates that differ by drawn values only."""
 
     row: NDArray[np.intp]
     levels: NDArray[np.intp]

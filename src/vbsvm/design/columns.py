@@ -34,7 +34,7 @@ def group_labels(
     if not all(known):
         row = known.index(False)
         raise ValueError(
-            f"Column {column!r} holds {shown(labels[row])} in row {rows[row]}: make its groups text or numbers."
+            f"Column {column!r} contains {shown(labels[row])} in row {rows[row]}: make its groups text or numbers."
         )
     text = [isinstance(label, str) for label in labels]
     if any(text) and not all(text):
@@ -174,7 +174,7 @@ class LabelSummary:
         """Raise if there are too many labels for classes; ``what`` names the column."""
         if len(self.labels) > MAX_CLASSES:
             raise ValueError(
-                f"{what} holds more than {MAX_CLASSES} different values, such as {self.labels[0]!r} and "
+                f"{what} contains more than {MAX_CLASSES} different values, such as {self.labels[0]!r} and "
                 f"{self.labels[-1]!r}: classes are needed."
             )
 
@@ -308,9 +308,8 @@ class Plan:
 class Encoded:
     """A numeric table, and the level of each row in each factor (``UNSEEN`` for new levels).
 
-    Where the table holds NaN, ``multipliers`` (rows × links) say what a unit of a missing input adds to other columns.
-    Where categories are missing, the table's rows are ``candidates``.
-    """
+    Where the table holds NaN, ``multipliers`` (rows × links) say what a unit of a missing predictor adds to other
+    columns. Where categories are missing, the table's rows are ``candidates``."""
 
     table: NDArray[np.floating]
     levels: tuple[NDArray[np.intp], ...] = ()

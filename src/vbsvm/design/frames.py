@@ -45,7 +45,7 @@ def check_collected(data: Any, name: str) -> None:
     if isinstance(data, type):
         raise TypeError(f"{name} is the class {data.__name__} itself; a table is needed.")
     if callable(getattr(data, "collect", None)):
-        raise TypeError(f"{name} is a {type(data).__name__}, which holds no rows yet: call its collect() first.")
+        raise TypeError(f"{name} is a {type(data).__name__}, which has no rows yet: call its collect() first.")
 
 
 def is_collection(data: Any) -> bool:
@@ -111,10 +111,10 @@ def _read(column: Any, may_miss: bool) -> Any:
             row = next(row for row, value in known.items() if values.kind_of(type(value)) == kind)
             if kind == values.DATE:
                 raise ValueError(
-                    f"Column {name!r} holds dates or times: make it a number, such as days, or text (row {row})."
+                    f"Column {name!r} contains dates or times: make it a number, such as days, or text (row {row})."
                 )
             raise TypeError(
-                f"Column {name!r} holds {values.named(of_type)} in row {row}: make its values numbers or text."
+                f"Column {name!r} contains {values.named(of_type)} in row {row}: make its values numbers or text."
             )
     if missing.any() and not may_miss:
         lost = column.index[missing]
@@ -151,7 +151,7 @@ def as_learned(column: Any, kind: str) -> Any:
     if kind in "biuf" and isinstance(dtype, pd.CategoricalDtype) and dtype.categories.dtype.kind in "biuf":
         return column.astype(np.float64 if column.hasnans else dtype.categories.dtype)
     if kind in "biuf" and dtype.kind not in "biuf" and column.notna().any():
-        raise ValueError(f"Column {column.name!r} held numbers in fit, and holds {column.dropna().iloc[0]!r} now.")
+        raise ValueError(f"Column {column.name!r} was numeric in fit, and contains {column.dropna().iloc[0]!r} now.")
     return column
 
 
@@ -183,14 +183,14 @@ def _numbers(column: Any, known: Any, is_input: bool) -> Any:
 
     large = next((row for row, value in known.items() if values.beyond_64_bits(value)), None)
     if large is not None and not is_input:
-        raise ValueError(f"Column {column.name!r} holds a whole number beyond 64 bits in row {large}: make it text.")
+        raise ValueError(f"Column {column.name!r} contains a whole number beyond 64 bits in row {large}: make it text.")
     native = all(issubclass(kind, int | float | np.generic) for kind in set(map(type, known)))
     if native and large is None and len(known) == len(column):
         return pd.to_numeric(column.infer_objects())
     try:
         return column.map(lambda value: np.nan if pd.isna(value) else float(value)).astype(np.float64)
     except OverflowError:
-        raise ValueError(f"Column {column.name!r} holds a number beyond 1e308 in row {large}: rescale it.") from None
+        raise ValueError(f"Column {column.name!r} contains a number beyond 1e308 in row {large}: rescale it.") from None
 
 
 def _is_label(value: object) -> bool:

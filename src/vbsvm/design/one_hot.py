@@ -10,7 +10,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.design import values
 from vbsvm.design.columns import UNSEEN, Levels, group_labels
 
-# More would be a table of hundreds of columns for one: a grouping rather than an input.
+# More would be a table of hundreds of columns for one: a grouping rather than a predictor.
 MAX_LEVELS = 1000
 
 

@@ -179,7 +179,7 @@ def as_floats(values: NDArray[Any], place: str, *, text: bool = False) -> NDArra
     for kind, of_type in kinds_of(values).items():
         if kind not in accepted:
             needed = "each argument must be a string or a number" if text else "numbers are needed"
-            _refuse(kind, of_type, f"{place} holds", first_row(values, kind), needed)
+            _refuse(kind, of_type, f"{place} contains", first_row(values, kind), needed)
     if values.dtype.kind == "O":
         values = np.where(missing(values), np.nan, values)
     try:
@@ -196,11 +196,11 @@ def _check_float(value: Any, place: str, row: int) -> None:
         float(value)
     except ValueError:
         raise ValueError(
-            f"{place} is not numeric: it holds {shown(value)} in row {row}. Encode categories first, let "
+            f"{place} is not numeric: it contains {shown(value)} in row {row}. Encode categories first, let "
             'categories="one-hot" of VBSVC and VBLogistic do it, or drop the column.'
         ) from None
     except OverflowError:
-        raise ValueError(f"{place} holds a number beyond 1e308 in row {row}: rescale it.") from None
+        raise ValueError(f"{place} contains a number beyond 1e308 in row {row}: rescale it.") from None
 
 
 def _refuse(kind: str, of_type: type, place_holds: str, row: int, needed: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Effects of groups from a few rows, with everything else held: fixed effects, other factors, variance components.
+"""Random effects from a few rows, with everything else held: fixed effects, other factors, variance components.
 
 Given the core x of the arrow, effects of different groups are independent. With the distribution of x held, q(u | x) of
 each group climbs the bound over its own rows: D = P + Σ w z zᵀ, B = Σ w z cᵀ and r = Σ u z, where P is the expected
@@ -21,7 +21,7 @@ from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.likelihoods.base import Likelihood, RowTerms
 
 MAX_STEPS = 500
-# A climb ends where steps are shorter than this share of a standard deviation, or have been halved to that share.
+# A climb ends where steps are shorter than this proportion of a standard deviation, or have been halved to that share.
 TOLERANCE = 1e-7
 # What rounding may take from a bound.
 ROUNDING = 1e-12
@@ -53,7 +53,7 @@ class NaturalEffects:
         return NaturalEffects(precision, border, right)
 
     def add_rows(self, rows: ArrowRows, gates: Gates | None, u: Array, w: Array) -> "NaturalEffects":
-        """Add the contributions of rows with right sides u and weights w; only the core has gates."""
+        """Add the contributions of rows with right sides u and weights w; only the core has indicators."""
         gram, right = rows.gram(w), rows.cross(u).tail.to_array()
         border = gram.border if gates is None else gram.border * gates.by_coefficient[: gram.border.shape[2]]
         return NaturalEffects(self.precision + gram.corner, self.border + border, self.right + right)
@@ -134,7 +134,7 @@ def adapt(
 
 
 def mixture(components: Sequence[ArrowGaussian], weights: Array) -> ArrowGaussian:
-    """Moment-match a mixture of the groups' effects given the core; ``weights`` are components × groups."""
+    """Moment-match a mixture of random effects given the core; ``weights`` are components × groups."""
     if len(components) == 1:
         return components[0]
     effects = np.einsum("kg,kgq->gq", weights, [c.effects for c in components])
@@ -144,5 +144,5 @@ def mixture(components: Sequence[ArrowGaussian], weights: Array) -> ArrowGaussia
         deviation = c.effects - effects
         given_core = c.root @ c.root.transpose(0, 2, 1) + deviation[:, :, None] * deviation[:, None, :]
         covariance += w[:, None, None] * given_core
-    root = cholesky(covariance[:, ::-1, ::-1])[:, ::-1, ::-1]
+    root = np.ascontiguousarray(cholesky(covariance[:, ::-1, ::-1])[:, ::-1, ::-1])
     return replace(components[0], effects=effects, root=root, link=link)

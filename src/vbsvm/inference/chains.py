@@ -35,7 +35,7 @@ SECONDS_BETWEEN = 10.0
 WRITES_BETWEEN = 30.0
 
 
-# Coefficients, gates, and the scale of each block; of one draw, or of many.
+# Coefficients, indicators, and the scale of each block; of one draw, or of many.
 Drawn = tuple[Array, Array | None, tuple[Array, ...]]
 
 

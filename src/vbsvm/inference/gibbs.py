@@ -45,9 +45,9 @@ ZERO_LOSS = 0.5
 class Sample:
     """Draws of the chains. Arrays are chains × draws × numbers.
 
-    ``coefficients`` are the effective ones (gates applied), ``gates`` are 0 or 1, ``scales`` has for each block its
+    ``coefficients`` are zero if excluded, ``gates`` are the 0/1 indicators, ``scales`` has for each block its
     variance or its covariance matrix laid out flat. ``inputs`` and ``levels`` are means over draws. ``zero_loss`` is
-    the share of draws that separate the classes.
+    the proportion of draws that separate the classes.
     """
 
     coefficients: Array
@@ -100,26 +100,26 @@ class Sample:
 @final
 @dataclass(frozen=True)
 class Gibbs(Parameters):
-    """Gibbs sampling: draws from the posterior of the pseudo-likelihood, exact up to Monte Carlo error.
+    """Gibbs sampling: draws from the posterior, or that of a pseudo-likelihood, exact up to Monte Carlo error.
 
-    Where inputs are missing, it is a cut posterior: missing values are drawn from the distribution of the inputs,
-    labels among its regressors, and do not adapt to the coefficients; see ``GaussianImputation(labels=…)``.
+    If predictors are missing, it is a cut posterior: missing values are drawn from the distribution of the predictors,
+    with labels among its regressors, and do not adapt to the coefficients; see ``GaussianImputation(labels=…)``.
 
     Parameters
     ----------
     draws : int, default 5000
-        Sweeps of each chain after tuning, of which every ``thin``-th is kept.
+        Number of sweeps of each chain after tuning, of which every ``thin``-th is kept.
     tune : int, default None
-        Sweeps before these, which are discarded. None is 1000 where chains start around a variational fit, as they do
-        in models without gates, missing values and correlated slopes, and else 5000.
+        Number of sweeps discarded before. None is 1000 if chains start around a variational fit, that is, without
+        ``LaplaceZero``, missing values and correlated slopes, and else 5000.
     chains : int, default 4
-        Number of independent chains, run in parallel processes if that saves time; with gates, every other chain starts
-        with all gates closed.
+        Number of independent chains, run in parallel processes if that saves time; with ``LaplaceZero``, every other
+        chain starts without any predictor.
     thin : int, default 1
         Keep every ``thin``-th draw.
     checkpoint : path, default None
-        A file to which the chains are written from time to time. A run that finds it resumes from there, and gives the
-        same draws as without an interruption; a finished run removes it.
+        File to which the chains are written periodically. A run that finds it resumes from there, with the same draws
+        as without interruption; a finished run removes it.
     accelerate : bool, default True
         Over-relax the coefficients, and rescale them together with their scales once in each sweep: the same posterior
         in fewer sweeps. False gives the samplers exactly as printed in the paper.
@@ -163,7 +163,7 @@ class Gibbs(Parameters):
     def suits_warm_start(self, spec: Spec) -> bool:
         """Whether chains start around a variational fit.
 
-        Gates have many optima, covariances of slopes may be singular far from the mean, and the paper has a start.
+        Indicators have many optima, covariances of slopes may be singular far from the mean, and the paper has a start.
         """
         plain = spec.gate_map is None and spec.missing is None
         return self.accelerate and plain and not any(block.prior.of_groups for block in spec.blocks)
@@ -215,13 +215,13 @@ class Gibbs(Parameters):
         raise ValueError(
             f"Gibbs: {chains} chains of {self.kept} draws of {a_draw} numbers"
             f"{', with the missing values of each chain,' if missing else ''} "
-            f"would take {size * 8 / 2**30:.3g} gigabytes; up to {MOST_NUMBERS * 8 / 2**30:.0f} are held. Take "
+            f"would take {size * 8 / 2**30:.3g} gigabytes; up to {MOST_NUMBERS * 8 / 2**30:.0f} are supported. Use "
             f"{advice}."
         )
 
 
 def _first(spec: Spec, seed: int, number: int, around: State | None) -> Chain:
-    """Start overdispersed around a variational state, or by default; gates start open or closed in turn."""
+    """Start overdispersed around a variational state, or by default; indicators start at 1 or 0 in turn."""
     opened = 1.0 if number % 2 == 0 else 0.0
     state = spec.start(opened) if around is None else _overdispersed(spec, around, Draw(seed, number, 0))
     return Chain(seed, number, state, FIRST_STEP)
@@ -305,7 +305,7 @@ def _advance(spec: Spec, source: Source, settings: Gibbs, until: tuple[Chain, in
 
 
 def _numbers(state: State) -> tuple[Array, Array | None, list[Array]]:
-    """Effective coefficients, gates, and of each block the variance or covariance matrix."""
+    """Effective coefficients, indicators, and of each block the variance or covariance matrix."""
     theta, gates = state.coefficients.mean, None
     if state.gates is not None:
         theta, gates = state.gates.by_coefficient * theta, state.gates.inclusion

@@ -1,4 +1,4 @@
-"""The distribution of the inputs alone, before the coefficients: learned by EM, or sampled.
+"""The distribution of the predictors alone, before the coefficients: learned by EM, or sampled.
 
 Samplers draw values given the parameters, and parameters given the values, in turn: each kept round is a proper draw,
 with parameters of its own. For columns that are drawn before the fit, the variables are jointly normal in each class,
@@ -30,7 +30,7 @@ FIRST, BETWEEN = 40, 10
 
 
 def proper_draws(spec: Spec, missing: MissingState, source: Source, n: int, seed: int) -> list[ProperDraw]:
-    """Draw the distribution of labels and inputs n times by Gibbs sampling from the end of a fit."""
+    """Draw the distribution of labels and predictors n times by Gibbs sampling from the end of a fit."""
     model, draws, rng = spec.missing, [], np.random.default_rng(seed)
     assert isinstance(model, MissingModel)
     assert model.inputs is not None
@@ -138,21 +138,21 @@ def _moments(x: Array, s: Array) -> Array:
     return with_ones.T @ (s[:, None] * with_ones)
 
 
-# Converged when no parameter, for standardised inputs, changes by more than this in a step.
+# Converged when no parameter, for standardised predictors, changes by more than this in a step.
 TOLERANCE = 1e-9
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnedInputs:
-    """Estimated distribution of the inputs, and whether the iteration converged."""
+    """Estimated distribution of the predictors, and whether the iteration converged."""
 
     distribution: FixedInputs
     converged: bool
 
 
 def learn_inputs(spec: Spec, source: Source, max_passes: int) -> LearnedInputs:
-    """Estimate the distribution of the inputs, which does not depend on the coefficients."""
+    """Estimate the distribution of the predictors, which does not depend on the coefficients."""
     model = input_model(spec.missing)
     assert model is not None
     result = _iterate(model, spec, source, model.start(), max_passes)
@@ -188,7 +188,7 @@ def _iterate(
 
 
 def _sums(spec: Spec, source: Source, distribution: InputDistribution) -> InputSums:
-    """Expected sums of the inputs under this distribution.
+    """Expected sums of the predictors under this distribution.
 
     At coefficients of 0 a pass finds them as well, where being missing depends on the value.
     """

@@ -20,7 +20,7 @@ def row_influence(spec: Spec, outcome: OptimizeResult | Sample, source: Source, 
     """Influence of each row on the fit with this outcome, or of the rows of every ``every``-th block.
 
     After a sampler the covariance of the draws is the response of their mean, and mean slopes are those of the exact
-    bound. Where effects of groups were integrated out, the covariance is the posterior's as well: with the scales'
+    bound. Where random effects were integrated out, the covariance is the posterior's as well: with the scales'
     uncertainty in it, it is also how the mean responds where a row that leaves moves the scales.
     """
     state, drawn = outcome.state, isinstance(outcome, Sample)
@@ -62,7 +62,7 @@ def _as_predicted(row_pass: RowPass, spec: Spec, outcome: OptimizeResult | Sampl
 
 
 def _response(spec: Spec, state: State, source: Source, row_pass: RowPass) -> EffectiveCoefficients:
-    """The distribution with the precision H + Λ, gates applied; with G in place of H where that is not positive."""
+    """The distribution with precision H + Λ, indicators applied; with G in place of H if that is not positive."""
     curvature: Gram = source.sum_parts(lambda part: part.curvature(row_pass))
     if state.gates is not None:
         curvature = curvature.gated(state.gates, pass_rows(spec, state, source, mean_field).gram)

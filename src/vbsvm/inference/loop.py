@@ -152,8 +152,8 @@ class Options:
     refined_tol: float = 1e-11
     # A step has no length where no number of the state changes by more than this.
     min_step: float = 1e-12
-    # How much lower the refined end may be, relatively: where expectations over missing inputs are by quadrature, the
-    # bound and its gradient agree to about this.
+    # How much lower the refined end may be, relatively: with quadrature over missing predictors, the bound and its
+    # gradient agree to about this.
     max_lost: float = 1e-9
     # Passes of a refinement in all, and in a row without a shorter step.
     max_passes: int = 100
@@ -169,7 +169,7 @@ class Status(Enum):
 
     CONVERGED = "converged"
     OUT_OF_PASSES = "reached the limit of passes"
-    INPUTS_OUT_OF_PASSES = "reached the limit of passes while the distribution of the inputs was learned"
+    INPUTS_OUT_OF_PASSES = "reached the limit of passes while the distribution of the predictors was estimated"
     ROUNDING = "stopped: rounding errors outweighed every step"
     INTERRUPTED = "interrupted"
 
@@ -186,8 +186,8 @@ class OptimizeResult:
     There are no bounds where the covariance of the coefficients is known by draws.
 
     ``others`` are the results from other starts, which ended no higher. ``inputs`` are the last pass's sums of the
-    inputs, where some are missing. ``likelihood`` says which bound was maximised. Effects of groups may have been
-    ``integrated`` out: then the state is not that of the bounds, and its spread is the posterior's; or that was
+    predictors, if missing. ``likelihood`` says which bound was maximised. Random effects may have been
+    ``integrated`` out: then the state is not that of the bounds, and its covariance is the posterior's; or that was
     ``declined``, as quadrature could not be trusted. Where the bound was not needed for that, there are no bounds yet,
     and ``_later`` maximises it when somebody asks for them.
     """
@@ -265,19 +265,19 @@ def optimize(
         if not run.bounds:
             raise FloatingPointError(
                 "The first step can't be made in floating point. The columns are of extremely different size, or "
-                "depend on each other linearly under a prior that is nearly flat: standardise them, drop the "
-                "dependent ones, or take a prior with a smaller variance."
+                "are collinear under a prior that is nearly flat: standardise them, drop the "
+                "dependent ones, or use a prior with a smaller variance."
             ) from error
         run.status = Status.ROUNDING
     if not run.bounds:
         raise FloatingPointError(
-            "The bound is not a finite number after the first step: the inputs are too large for floating point. "
+            "The bound is not a finite number after the first step: the predictors are too large for floating point. "
             "Standardise them (standardize=True) or rescale the largest columns."
         )
     inputs = None if spec.missing is None else getattr(run.iterate.stats.missing, "inputs", None)
     result = replace(run.result(run.status), inputs=inputs, likelihood=spec.likelihood)
     result.bounds.flags.writeable = False
-    log.info("climb ended: %d passes, bound %.6f, %s", run.passes, result.bounds[-1], run.status.value)
+    log.info("optimisation ended: %d passes, bound %.6f, %s", run.passes, result.bounds[-1], run.status.value)
     callback.on_end(result)
     return result
 

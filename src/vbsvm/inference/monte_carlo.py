@@ -83,7 +83,7 @@ def _unit_scale(block: Block, squares: Array) -> Point:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class _Inputs:
-    """Inputs of a draw of the covariance: weights of the rows, and a state with mean and scales."""
+    """Predictors of a draw of the covariance: weights of the rows, and a state with mean and scales."""
 
     gram: DrawnGram
     state: State
@@ -106,7 +106,7 @@ class _Inputs:
         return of_weights < OPTIONS.weight_tol and float(np.abs(change[n:]).max(initial=0.0)) < OPTIONS.scale_tol
 
     def extrapolated(self, before: Array | None, anderson: Anderson) -> "_Inputs":
-        """Anderson's extrapolation, or these where there is none to trust; ``before`` is what they were made from."""
+        """Anderson's extrapolation, or these if it is not reliable; ``before`` is what they were made from."""
         guess = None if before is None else anderson.propose(before, self.packed)
         if guess is None:
             return self

@@ -117,7 +117,7 @@ class ProfiledNewton(StepRule):
             reached = self._search(spec, state, rows, direction, 2 * gain)
             if reached is not None:
                 state, left, gained = reached, gain, gained + gain
-                self._damping /= 4  # a trace stays: where a step has failed, rows far from the kink count as well
+                self._damping /= 4  # a trace stays: where a step has failed, rows far from the margin count as well
             elif self._damping < 1.0:
                 left, self.curvature = np.inf, None
                 self._damping = min(1.0, max(OPTIONS.first_damping, 4 * self._damping))

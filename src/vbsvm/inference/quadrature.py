@@ -1,4 +1,4 @@
-"""Effects of groups integrated out: logistic models with random intercepts.
+"""Random effects integrated out: logistic models with random intercepts.
 
 For given coefficients c of the core and λ = log σ each effect u of the largest factor is integrated out by the
 trapezoidal rule. Newton steps lead to the mode, a few λ around it have a best c each, with −F″ as precision, and
@@ -117,7 +117,7 @@ def integrate(spec: Spec, source: Source, start: State | None, tol: float, most:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class _Point:
-    """Evaluation at (c, λ): log posterior, gradient and −F″, moments of the groups' effects, and their nodes.
+    """Evaluation at (c, λ): log posterior, gradient and −F″, moments of random effects, and their nodes.
 
     Nodes have probabilities, and derivatives by (c, λ) with their means.
     """
@@ -225,12 +225,12 @@ class _Problem:
         return np.append(solved[:, 0] - step * solved[:, 1], step)
 
     def _next(self, point: _Point, step: Array) -> _Point:
-        """Evaluate after a step, with nodes shifted by the predicted change of the groups' effects."""
+        """Evaluate after a step, with nodes shifted by the predicted change of random effects."""
         effects = point.effects + point.of_effects @ step
         return self.evaluate(point.at + step, effects, np.sqrt(point.variances), point.skewness)
 
     def evaluate(self, at: Array, effects: Array, sd: Array, skewness: Array) -> _Point:
-        """Log posterior and derivatives, with nodes centred at the given effects of groups."""
+        """Log posterior and derivatives, with nodes centred at the given random effects."""
         self.evaluations += 1
         n, rate = self.n_core, math.exp(-2 * at[-1])
         nodes, log_steps = _nodes(effects, np.maximum(sd, 1e-8), skewness)
@@ -387,4 +387,4 @@ def _nodes(mean: Array, sd: Array, skewness: Array) -> tuple[Array, Array]:
 
 def _upper_root(covariance: Array) -> Array:
     """Upper triangular root of a covariance, as distributions store it."""
-    return cholesky(covariance[::-1, ::-1])[::-1, ::-1]
+    return np.ascontiguousarray(cholesky(covariance[::-1, ::-1])[::-1, ::-1])

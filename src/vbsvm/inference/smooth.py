@@ -114,7 +114,7 @@ class SmoothNewton(ProfiledNewton):
     def near(self, spec: Spec, source: Source, state: State, few: "SmoothRows") -> State:
         """Covariance of all rows near a state found by an optimisation over ``few`` of them.
 
-        The variances of scores hardly differ from row to row, and matter little where rows are many: in tables of some
+        The variances of linear predictors differ little between rows, and matter little in large tables: in those of
         columns all rows get the same, as a pass would be needed to find them. The mean is found the better for it, as
         long as the curvature of the few serves.
         """
@@ -257,7 +257,7 @@ def subsample_start(spec: Spec, source: Source, start: State, rule: SmoothNewton
     sample = source.sample(n_rows) if source.n_rows >= OPTIONS.min_ratio * n_rows else None
     if sample is None:
         return start
-    log.info("head start: a climb over %d of %d rows", n_rows, source.n_rows)
+    log.info("subsample start: optimisation over %d of %d rows", n_rows, source.n_rows)
     tol = OPTIONS.sample_tol * spec.n_columns * source.n_rows / n_rows
     few = SmoothNewton(tol)
     try:

@@ -25,9 +25,9 @@ AUTO, AUGMENTED, PAPER, EXACT, INTEGRATED = "auto", "augmented", "paper", "exact
 @final
 @dataclass(frozen=True)
 class Options:
-    """Where one solver gives way to another."""
+    """Thresholds between solvers."""
 
-    # Fewer coefficients than this beside effects of groups: an evaluation at another mean is as costly as a pass.
+    # With fewer coefficients than this besides random effects an evaluation at another mean is as costly as a pass.
     min_core: int = 24
     # The exact bound follows where the augmented one gains less than this a step, in nats; steps of the whole state
     # gain less each, and the second figure is where they tell whether the classes are separated.
@@ -43,17 +43,17 @@ class Feature(Enum):
     """Feature of a model, its rows, the settings or a stage; the value is its display name."""
 
     LOGISTIC = "logistic likelihood"
-    GROUPS = "effects of groups"
+    GROUPS = "random effects"
     INTERCEPTS = quadrature.MODELS
     INTERCEPTS_ONLY = "random intercepts as before, and no other scale to infer"
-    GATES = "gates (LaplaceZero)"
+    GATES = "LaplaceZero"
     MISSING = "missing values"
-    MISSING_ADAPTS = "missing values that adapt to the labels, as GaussianImputation(labels='likelihood') has them"
+    MISSING_ADAPTS = "GaussianImputation(labels='likelihood')"
     NOT_AT_RANDOM = "values that are missing not at random (NotAtRandom)"
     WIDE = "more coefficients than rows"
-    NARROW = f"fewer than {OPTIONS.min_core} coefficients beside effects of groups"
+    NARROW = f"fewer than {OPTIONS.min_core} coefficients besides random effects"
     REMOTE = "rows in files or in a cluster"
-    MONTE_CARLO = "tables of so many rows and columns, in which the covariance of the coefficients is known by draws"
+    MONTE_CARLO = "tables of this size, in which the covariance of the coefficients is estimated from draws"
     SWEEPS = "accelerate=False"
     EXACT = "exact bound"
     FIRST = "first stage"
@@ -121,7 +121,7 @@ BOUNDS = (
     Row(AUGMENTED, set(), set(), "the paper's bound"),
 )
 
-# Steps of the whole state are better where the mean is not the easier part of it: gates have many optima; what is
+# Steps of the whole state are better where the mean is not the easier part of it: indicators have many optima; what is
 # missing depends on the mean; with more coefficients than rows most of what changes is the scale of their prior; and an
 # evaluation at another mean may be as costly as a pass.
 _WHOLE_STATE = {F.WIDE, F.NARROW, F.REMOTE, F.GATES, F.MISSING}
@@ -134,7 +134,7 @@ def _profiled(tol: float, fixed: bool) -> StepRule:
 _BY_MEAN, _FIXED = "the mean is the easier part, and cheap to evaluate", "the same, with fixed scales"
 # What maximises a bound.
 SOLVERS = (
-    Row("monte_carlo", {F.MONTE_CARLO}, set(), "the covariance is known by draws, and the bound is not"),
+    Row("monte_carlo", {F.MONTE_CARLO}, set(), "the covariance is estimated from draws, and there is no bound"),
     Row("cavi", {F.SWEEPS}, {F.EXACT}, "the paper's sweeps", lambda tol, fixed: CAVI()),
     Row(
         "smooth_newton",
@@ -202,7 +202,7 @@ def plan(flags: Set[Feature], bound: str, tol: float) -> list[tuple[Stage, ...]]
     """Sequences of stages to try in turn; the last one is for separated classes.
 
     The exact bound follows some passes of the augmented one, unless it is as easy from the start. For separated classes
-    the augmented one is maximised to its end, and the scales stay there, as the posterior hardly determines them.
+    the augmented one is maximised to its end, and the scales stay there, as the posterior does not identify them.
     """
     solver = first_row(SOLVERS, flags)
     if bound == AUGMENTED:

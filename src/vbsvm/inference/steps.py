@@ -36,8 +36,8 @@ class Options:
     # Scales go ahead to their fixed point once no inclusion probability moves by more than this: before, that would
     # choose another optimum.
     max_inclusion_change: float = 1e-3
-    # Gates have many optima, and a bold step may jump to a worse one. It may leave an inclusion probability no further
-    # than this from where CAVI takes it: then the optimisation ends where plain sweeps end, or higher.
+    # With indicators there are many optima, and a bold step may jump to a worse one. Its inclusion probabilities may
+    # differ by at most this from those of CAVI: then the optimisation ends where plain sweeps end, or higher.
     max_inclusion_distance: float = 0.05
     # Fractions of a natural-gradient step.
     fractions: tuple[float, ...] = (0.5, 0.2, 0.05, 0.01, 1e-3, 1e-4)
@@ -124,7 +124,7 @@ class FixedPoint:
 
 def largest_change(before: Array, after: Array) -> float:
     """The largest change of a number; where numbers are large, relatively to these."""
-    change = np.where(before == after, 0.0, np.abs(after - before) / (1.0 + np.abs(before)))  # gates may be infinite
+    change = np.where(before == after, 0.0, np.abs(after - before) / (1.0 + np.abs(before)))  # log odds may be infinite
     return float(change.max(initial=0.0))
 
 
@@ -197,7 +197,7 @@ def newton_step(spec: Spec, iterate: Iterate, damping: float) -> State | None:
 
 
 def _gates_rest(before: State, after: State) -> bool:
-    """Whether no gate changes any more."""
+    """Whether no indicator changes any more."""
     if before.gates is None or after.gates is None:
         return True
     return bool(np.abs(before.gates.inclusion - after.gates.inclusion).max() < OPTIONS.max_inclusion_change)
@@ -284,12 +284,12 @@ class AndersonNewton(StepRule):
         return self
 
     def full_step(self, spec: Spec, iterate: Iterate) -> State:
-        """The Newton step without damping, or CAVI where there is none."""
+        """The Newton step without damping, or else CAVI."""
         newton = None if spec.joint_gates else newton_step(spec, iterate, 0.0)
         return cavi_step(spec, iterate) if newton is None else newton
 
     def candidates(self, spec: Spec, iterate: Iterate) -> Iterator[State]:
-        """Yield Anderson's extrapolation, the Newton step, and safe steps; bold ones only near the gates of these."""
+        """Yield Anderson's extrapolation, the Newton step, and safe steps; bold ones with indicators near these."""
         if iterate.state.gates is None:
             yield from self._from_bold_to_safe(spec, iterate)
             return

@@ -45,13 +45,13 @@ class Options:
 
     # Passes over the data, unless max_iter says otherwise.
     max_passes: int = 2000
-    # Where rows are few beside the columns that miss values, missing values and the inputs' covariance feed each other,
-    # from plateau to plateau, for thousands of passes: a stronger prior ends that.
+    # With few rows and many incomplete columns, missing values and the predictors' covariance converge from plateau to
+    # plateau, for thousands of passes: a stronger prior prevents that.
     max_passes_missing: int = 200
     max_passes_drawn: int = 100
     # Separated classes bound the scale of logistic coefficients from below only. Where the augmented bound finds a
     # smaller variance, and the prior leaves at least this probability above it, this one is taken (for standardised
-    # inputs; at most this many times the one found): probabilities are sharper, and coefficients still finite.
+    # predictors; at most this many times the one found): probabilities are sharper, and coefficients still finite.
     separated_variance: float = 100.0
     min_probability: float = 0.05
     max_widening: float = 1000.0
@@ -68,28 +68,29 @@ class Variational(Parameters):
     Parameters
     ----------
     tol : float, default 1e-6
-        Stop when two accepted steps in a row raise the bound by less than this (in nats), or by less than rounding;
-        one step is enough where gains fell to a fifth and less from step to step. At 1e-11 and less the climb goes on
-        until the coefficients themselves stand still, some ten passes: wherever rows lie, it then ends at the same
-        place to 1e-8.
+        Stop when two successive accepted steps increase the ELBO by less than this (in nats), or by less than rounding
+        error; one step if gains decrease to a fifth and less from step to step. At 1e-11 and less the optimisation
+        continues until the coefficients converge, some ten iterations: it then agrees to 1e-8 for data in memory, in
+        files and in clusters.
     max_iter : int, default None
-        Most passes over the data; steps that were tried and refused count. None is 2000, and 200 where inputs are
-        missing and ``accelerate`` is True.
+        Maximal number of iterations (passes over the data), including rejected steps. None is 2000, and 200 if
+        predictors are missing and ``accelerate`` is True.
     bound : "auto", "augmented", "exact" or "integrated", default "auto"
-        Which lower bound is raised. "augmented" (or "paper") is the paper's, with a latent scale for each row. "exact"
-        begins there and goes on with the exact expectation of the log likelihood: tighter, with means and spreads
-        closer to the posterior's, for models without gates. ``NotAtRandom`` and missing values that adapt to the labels
-        (``GaussianImputation(labels="likelihood")``) are not supported. If the classes of the complete rows are
-        separable, it keeps the scales of the priors at the values of the paper's bound, because the posterior hardly
-        determines them; in logistic models without groups at a variance of 100 at least. "integrated" is for logistic
-        models with random intercepts: effects of the largest factor are integrated out by quadrature,
-        so that means and spreads are close to the posterior's; the bound of such a fit is the exact one's, climbed when
-        it is asked for. "auto" is "integrated" in these models, and "exact" in all other logistic ones; with a hinge it
-        is "exact" in models with groups, where the paper's bound can be far off, and where values are missing that do
-        not adapt to the coefficients (the default), which the paper's bound would shrink; and else "augmented".
+        Lower bound to maximise. "augmented" (or "paper") is the paper's, with a latent scale for each observation.
+        "exact" starts there and continues with the exact expectation of the log likelihood: tighter, with means and
+        standard deviations closer to the posterior's; it does not support ``LaplaceZero``, ``NotAtRandom`` and
+        ``GaussianImputation(labels="likelihood")``. If the classes of complete observations are separable, it keeps the
+        prior scales of the augmented bound, because the posterior does not identify them; in logistic models without
+        random effects at a variance of at least 100. "integrated" is for logistic models with random intercepts: those
+        of the largest factor are integrated out by quadrature, so that means and standard deviations are close to the
+        posterior's; the ELBO of such a fit is that of the exact bound, computed on first access. "auto" is "integrated"
+        in these models, and "exact" in all other logistic ones; under the hinge loss it is "exact" with random effects,
+        where the augmented bound is inaccurate, and if values are missing that do not adapt to the coefficients (the
+        default), whose coefficients the augmented bound would shrink; and else "augmented".
     accelerate : bool, default True
-        Newton steps for the mean and Anderson extrapolation, guarded by the bound: the same optimum in fewer passes,
-        often a tenth. False gives the paper's sweeps exactly; they converge slowly, and need a smaller ``tol``.
+        Newton steps for the mean and Anderson extrapolation, guarded by the bound: the same optimum in fewer
+        iterations, often a tenth. False gives the paper's sweeps exactly; they converge slowly, and need a smaller
+        ``tol``.
     """
 
     tol: float = 1e-6
@@ -98,7 +99,7 @@ class Variational(Parameters):
     bound: str = AUTO
 
     def __post_init__(self) -> None:
-        """Refuse settings that make no sense."""
+        """Check the settings."""
         check_positive("Variational", 1e-300, tol=self.tol)
         check_flag("Variational", accelerate=self.accelerate)
         if not isinstance(self.bound, str) or self.bound not in (AUTO, AUGMENTED, PAPER, EXACT, INTEGRATED):
@@ -108,14 +109,14 @@ class Variational(Parameters):
             check_whole("Variational", 2, 10**9, max_iter=self.max_iter)
 
     def most_passes(self, spec: Spec) -> int:
-        """Maximum number of passes over the data for this model."""
+        """Maximal number of iterations for this model."""
         if self.max_iter is not None:
             return int(self.max_iter)
         complete = input_model(spec.missing) is None or not self.accelerate
         return OPTIONS.max_passes if complete else OPTIONS.max_passes_missing
 
     def learned(self, spec: Spec, source: Source) -> LearnedInputs | None:
-        """Distribution of the inputs if it is estimated before the coefficients, or None."""
+        """Distribution of the predictors if it is estimated before the coefficients, or None."""
         inputs = input_model(spec.missing)
         if inputs is None or not inputs.settings.fixed:
             return None
@@ -132,7 +133,7 @@ class Variational(Parameters):
     ) -> OptimizeResult:
         """Fit the model to the rows, from the paper's start or from a given state.
 
-        ``learned`` is the distribution of the inputs, where that is fixed and known already; a state has its own.
+        ``learned`` is the distribution of the predictors, if fixed and known; a state has its own.
         """
         flags = features(spec, source, accelerate=self.accelerate)
         bound = choose_bound(self.bound, flags)
@@ -154,12 +155,12 @@ class Variational(Parameters):
         return replace(result, ending=Status.INPUTS_OUT_OF_PASSES)
 
     def _quadrature_alone(self, spec: Spec, source: Source, start: State | None) -> OptimizeResult | None:
-        """Integrate effects of groups out from the start, and leave the exact bound for later; None if that fails."""
+        """Integrate random effects out from the start, and defer the exact bound; None if that fails."""
         found = quadrature.integrate(spec, source, start, self.tol, self.most_passes(spec))
         if found is None:
             return None
         state, passes = found
-        log.info("groups integrated out: %d passes", passes)
+        log.info("random effects integrated out: %d iterations", passes)
         later, exact = partial(replace(self, bound=EXACT, max_iter=None)._bounds, spec), spec.likelihood.exact
         return OptimizeResult(
             state, np.empty(0), passes, Status.CONVERGED, likelihood=exact, integrated=True, _later=later
@@ -169,12 +170,12 @@ class Variational(Parameters):
         return self.run(spec, source).finished().bounds
 
     def _quadrature_after(self, spec: Spec, source: Source, result: OptimizeResult) -> OptimizeResult:
-        """Integrate effects of groups out of a result, if that can be done."""
+        """Integrate random effects out of a result, if possible."""
         found = quadrature.integrate(spec, source, result.state, self.tol, OPTIONS.max_passes)
         if found is None and self.bound == INTEGRATED:
             raise ValueError(
-                "Variational(bound='integrated'): effects of groups can't be integrated out of these rows, as "
-                "where groups have one row or very many, or single rows outweigh the others: use bound='exact'."
+                "Variational(bound='integrated'): random effects can't be integrated out of these data, as happens if "
+                "levels have one observation or very many, or a single one dominates: use bound='exact'."
             )
         return replace(result, declined=True) if found is None else replace(result, state=found[0], integrated=True)
 
@@ -300,7 +301,7 @@ def _separates(source: Source, state: State, known: bool | None = None) -> bool:
 
 
 def _widened(spec: Spec, source: Source, state: State) -> State:
-    """State with a scale large enough for separated classes, in logistic models with one prior of the inputs."""
+    """State with a scale large enough for separated classes, in logistic models with one prior of the predictors."""
     *others, last = spec.blocks
     prior, scale = last.prior, state.scales[-1]
     if not isinstance(prior, HalfT | Ridge) or not isinstance(scale, InverseGamma) or not spec.likelihood.normalised:

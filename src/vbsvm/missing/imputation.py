@@ -76,7 +76,7 @@ class ProperDraw:
             return ProperDraw.from_moments(sums.joint, columns, model.psi, rng)
         n_known, parameters = 1 + len(model.inputs.given), model.labelled(sums).draw_parameters(rng)
         mean, covariance = _moments(sums.regressors.leading(n_known).matrix, model.psi, rng)
-        # Labels, known inputs and variables are linear in three independent parts: x, r, and the residual of e.
+        # Labels, known predictors and variables are linear in three independent parts: x, r, and the residual of e.
         n_labels, k, n = len(parameters.S), n_known - 1, n_known - 1 + len(parameters.Sigma)
         loadings = np.zeros((n_labels + n, n + n_labels))
         loadings[:n_labels] = np.hstack([parameters.Gamma[1:].T, parameters.B.T, np.eye(n_labels)])
@@ -175,7 +175,7 @@ class MissingPatterns:
         return dict(zip(self.names, (self.counts @ self.patterns).tolist(), strict=True))
 
     def table(self) -> "pd.DataFrame":
-        """One row for each pattern; counts get a longer name where an input has theirs."""
+        """One row for each pattern; counts get a longer name where a predictor has theirs."""
         import pandas as pd
 
         frame = pd.DataFrame(self.patterns, columns=pd.Index(self.names))
@@ -192,7 +192,7 @@ def impute(plan: Plan, population: Population, encoded: Encoded) -> "tuple[pd.Da
 
     columns = population.inputs.variables - plan.recipe.first
     centre, scale = plan.recipe.centre[columns], plan.recipe.scale[columns]
-    # The candidates of a row have the same numeric inputs.
+    # The candidates of a row have the same numeric predictors.
     rows = slice(None) if encoded.candidates is None else encoded.candidates.firsts
     values = np.array(encoded.table[rows][:, columns], dtype=np.float64)
     missing, varies = np.isnan(values), np.isfinite(scale)

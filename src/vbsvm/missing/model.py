@@ -1,7 +1,7 @@
 """Missing data in a model: distributions of predictors and category levels, and the sums that they are updated from.
 
-The distribution of the inputs, by which missing ones are inferred, is that of the paper's Section 3.3, or a regression.
-"""
+The distribution of the predictors, by which missing ones are inferred, is that of the paper's Section 3.3, or a
+regression."""
 
 import math
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ from vbsvm.model.row_pass import add_optional
 FIXED_SWEEPS = 20
 # Ψ of Luts & Ormerod.
 PAPER_PSI = 0.01
-INPUTS = "distribution of the inputs"
+INPUTS = "distribution of the predictors"
 LEVELS = "distribution of the levels"
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ T = TypeVar("T")
 @final
 @dataclass(frozen=True, eq=False)
 class MeanDistribution:
-    """q(μ) = N(mean, spread)."""
+    """q(μ) = N(mean, ``spread``)."""
 
     mean: Array
     spread: Array
@@ -155,10 +155,10 @@ class InputModel:
         return KnownInputs(np.vstack([regression.coefficients, of_labels]), regression.precision)
 
     def bound(self, distribution: InputDistribution, sums: InputSums) -> float:
-        """E log p(inputs, their parameters) − E log q(parameters), without the entropy of missing values.
+        """E log p(predictors, their parameters) − E log q(parameters), without the entropy of missing values.
 
-        In the regression form this is the distribution of the variables given the other inputs, with a flat intercept.
-        """
+        In the regression form this is the distribution of the variables given the other predictors, with a flat
+        intercept."""
         match distribution:
             case FixedInputs(inputs):
                 return self.bound(inputs, sums)

@@ -38,13 +38,13 @@ PLACEHOLDER = 0.7
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class IncompletePart:
-    """Rows of a block that miss inputs, as a pass sees them; ``row_index`` says which of the block they are."""
+    """Rows of a block that miss predictors, as a pass sees them; ``row_index`` says which of the block they are."""
 
     rows: IncompleteRows
     row_index: NDArray[np.intp] | None = None
 
     def stats(self, row_pass: RowPass, candidates: WeightedCandidates | None = None) -> Stats:
-        """G = Σ w (c̃c̃ᵀ + S), r = Σ u c̃, and the sums of the inputs; under an exact bound, without latent scales."""
+        """G = Σ w (c̃c̃ᵀ + S), r = Σ u c̃, and sums of the predictors; under an exact bound, without latent scales."""
         rows, state = self.rows, row_pass.missing
         with np.errstate(all="ignore"):
             if candidates is None and has_fixed_blocks(rows, row_pass):

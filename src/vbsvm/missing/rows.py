@@ -1,8 +1,8 @@
 """Rows with missing predictors: patterns, conditional normal distributions, and rows of any layout.
 
-A row is c = k + L d: k has zeros for what is missing, d are the missing inputs, and L says which columns of the design
-they feed. An input feeds its own column; in a formula it may feed others too, such as an interaction with a known one.
-"""
+A row is c = k + L d: k has zeros for what is missing, d are the missing predictors, and L says which columns of the
+design they feed. An input feeds its own column; in a formula it may feed others too, such as an interaction with a
+known one."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -133,14 +133,13 @@ def write_zeros(design: Array, inputs: Inputs, multipliers: Array) -> Array:
 @final
 @dataclass(frozen=True, eq=False)
 class IncompleteRows:
-    """Rows of a block that miss inputs: its number, labels, weights, and a design with zeros for missing values.
+    """Rows of a block that miss predictors: its number, labels, weights, and a design with zeros for missing values.
 
     ``make`` gives rows of the layout with any design; its second argument says which of the rows they are.
     ``multipliers`` (rows × derived) is how much a unit of its variable adds to each derived column. ``shift`` is added
-    to every missing value of a variable before it enters the score, and not known to the distribution of the inputs.
-    ``auxiliary`` columns are regressors of missing values beside the design: labels. ``adapt`` says whether missing
-    values adapt to what the coefficients make of the labels.
-    """
+    to every missing value of a variable before it enters the score, and not known to the distribution of the
+    predictors. ``auxiliary`` columns are further regressors of missing values: labels. ``adapt`` says whether
+    missing values adapt to what the coefficients make of the labels."""
 
     index: int
     y: Array

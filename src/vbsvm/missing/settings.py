@@ -1,4 +1,4 @@
-"""What users set about missing inputs: the prior of the inputs' distribution, and why values are missing."""
+"""Settings for missing predictors: the prior of their distribution, and the mechanism of missingness."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,9 @@ from vbsvm.design.candidates import TRANSFORMS
 @final
 @dataclass(frozen=True)
 class Shift(Parameters):
-    """Missing values are higher (or lower) than the known inputs of their rows predict, by a given amount.
+    """Missing not at random: missing values are shifted from those that the observed predictors predict.
 
-    This applies to the rows of the fit; in new rows inputs are assumed to be missing at random.
+    This applies to the data of the fit; in new data values are assumed to be missing at random.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class Shift(Parameters):
     by: float | Mapping[str, float]
 
     def __post_init__(self) -> None:
-        """Refuse what is not a number."""
+        """Check that shifts are numbers."""
         values = self.by.values() if isinstance(self.by, Mapping) else [self.by]
         for value in values:
             if not is_within(value, -1e6, 1e6):
@@ -47,15 +47,15 @@ class Shift(Parameters):
 @final
 @dataclass(frozen=True)
 class NotAtRandom(Parameters):
-    """Whether a value is observed depends on the value itself: P(observed) = Φ(φ₀ + φ₁ value).
+    """Missing not at random, a selection model: P(observed) = Φ(φ₀ + φ₁ value).
 
-    Little but the assumed normality of the inputs identifies φ₁: combine it with a sensitivity analysis. This applies
-    to the rows of the fit; in new rows inputs are assumed to be missing at random.
+    φ₁ is identified by little more than the assumed normality of the predictors: add a sensitivity analysis. This
+    applies to the data of the fit; in new data values are assumed to be missing at random.
 
     Parameters
     ----------
     columns : list of str, default None
-        Columns whose values are missing in this way; None means all columns with missing values.
+        Columns whose values are missing not at random; None means all columns with missing values.
     variance : float, default 100
         Prior variance of φ₀ and φ₁, for standardised columns.
     """
@@ -74,56 +74,56 @@ class NotAtRandom(Parameters):
             raise ValueError(f"NotAtRandom: columns names a column twice; got {self.columns!r}.")
 
     def of(self, names: Sequence[str]) -> NDArray[np.intp]:
-        """Numbers of the columns among these."""
+        """Positions of the columns among these."""
         if self.columns is None:
             return np.arange(len(names))
         check_known("NotAtRandom", self.columns, names)
         return np.array([list(names).index(name) for name in self.columns], dtype=np.intp)
 
 
-# Most rows that a row is expanded to.
+# Maximal number of rows that a row is expanded to.
 MAX_DRAWS = 1000
-# What labels have to do with missing values.
+# Role of labels in the imputation.
 REGRESSOR, LIKELIHOOD, NONE = LABELS = "regressor", "likelihood", "none"
 
 
 @final
 @dataclass(frozen=True)
 class GaussianImputation(Parameters):
-    """Missing inputs are normal given the known inputs of their row and its label.
+    """Imputation of missing predictors by a normal distribution given the observed predictors and the label.
 
     Parameters
     ----------
     psi : float, default None
-        Scale of the inverse-Wishart prior of the inputs' covariance, Ψ = psi I, for standardised inputs: it counts like
-        so many rows of independent inputs. None is the number of inputs where these are standardised and missing values
-        do not adapt to the coefficients, which keeps many columns beside few rows from being overfitted; else 0.01,
-        as in the paper.
+        Scale of the inverse-Wishart prior of the predictors' covariance, Ψ = psi I, for standardised predictors: the
+        weight of psi observations of independent predictors. None is the number of predictors if these are standardised
+        and the imputation does not adapt to the coefficients, which prevents overfitting with many predictors and few
+        observations; else 0.01, as in the paper.
     nu : float, default None
-        Its degrees of freedom. None means d + 1 for d inputs. With d − 1 or fewer, as in the paper's own example, the
-        prior is improper: the fit is valid, but its bound lacks a constant that depends on ν and d.
+        Its degrees of freedom. None means d + 1 for d predictors. With d − 1 or fewer, as in the paper's own example,
+        the prior is improper: the fit is valid, but its bound lacks a constant that depends on ν and d.
     variance : float, default 1e8
-        Prior variance of the inputs' means, σμ²; only used with ``joint=True`` where the label is no regressor.
+        Prior variance of the predictors' means, σμ²; used with ``joint=True`` if labels are no regressors.
     joint : bool, default False
-        False models the inputs that have missing values given all others: complete inputs may then be dummies, skewed,
-        or many. True models all inputs jointly, as in the paper. Coefficients are nearly the same.
+        False models incomplete predictors given all others: complete ones may then be dummies, skewed, or many. True
+        models all predictors jointly, as in the paper. Coefficients are nearly the same.
     labels : "regressor", "likelihood" or "none", default "regressor"
-        What labels tell about missing values. "regressor": missing inputs are conditional on the label, as in multiple
-        imputation; their distribution is learned first, and held while the coefficients are fitted. A prior of
-        inferred strength keeps labels from telling more than the rows warrant.
-        A sampler draws missing values from the same distribution, whatever the coefficients are: a cut posterior.
-        "likelihood" is the paper's model: missing values and coefficients are inferred together (Algorithm 5). It
-        overrates columns with many missing values, because these adapt to the labels. "none" learns the distribution
-        of the inputs from the inputs alone; it underrates such columns. Predictions never use a label.
+        Role of the labels in the imputation. "regressor": missing predictors are conditional on the label, as in
+        multiple imputation; their distribution is estimated first, and fixed while the coefficients are fitted. A prior
+        of inferred strength shrinks the regression on labels. A sampler draws missing values from the same
+        distribution, whatever the coefficients are: a cut posterior. "likelihood" is the paper's model: missing values
+        and coefficients are inferred together (Algorithm 5). It overestimates coefficients of columns with many missing
+        values, because these adapt to the labels. "none" ignores the labels, which underestimates such coefficients.
+        Predictions never use a label.
     mechanism : NotAtRandom or Shift, default None
-        Why values are missing. None means at random. With ``NotAtRandom`` the chance of being observed depends on the
-        value; ``Shift`` moves missing values away from the values that the other inputs predict.
+        Why values are missing. None means at random. With ``NotAtRandom`` the probability of being observed depends
+        on the value; ``Shift`` shifts missing values from those that the observed predictors predict.
     transform : "none", "power" or "rank", default "none"
-        The scale on which inputs with missing values are normal, in a ``Model``: their own, a power of them (Yeo and
-        Johnson's, for skewed inputs), or their ranks (for any distribution). With the last two, missing values are
-        drawn within the range of the known ones.
+        Scale on which incomplete predictors are normal, in a ``Model``: their own, a power transform (Yeo–Johnson, for
+        skewed predictors), or normal scores of ranks (for any distribution). With the last two, missing values are
+        drawn within the range of the observed ones.
     draws : int, default 20
-        How many values are drawn for a missing input that does not enter a formula linearly, as in ``s(age)``.
+        Number of draws of a missing predictor that does not enter a formula linearly, as in ``s(age)``.
     """
 
     psi: float | None = None
@@ -149,7 +149,7 @@ class GaussianImputation(Parameters):
         if self.transform != NO_TRANSFORM and not self.draws_columns:
             raise ValueError(
                 f"GaussianImputation: with transform={self.transform!r} missing values are drawn before the fit, which "
-                'labels="likelihood" and a mechanism do not allow.'
+                'is not supported with labels="likelihood" or a mechanism.'
             )
         if self.nu is not None:
             check_positive("GaussianImputation", nu=self.nu)
@@ -159,10 +159,10 @@ class GaussianImputation(Parameters):
             )
 
     def _read_labels(self) -> None:
-        """Accept True and False, as they were once written."""
+        """Check ``labels``; True and False are deprecated."""
         if isinstance(self.labels, bool | np.bool_):
             meant = LIKELIHOOD if self.labels else NONE
-            message = f'GaussianImputation: labels={bool(self.labels)} is now labels="{meant}"; the old form will go.'
+            message = f'GaussianImputation: labels={bool(self.labels)} is deprecated, use labels="{meant}".'
             warnings.warn(message, FutureWarning, stacklevel=4)
             object.__setattr__(self, "labels", meant)
         elif not isinstance(self.labels, str) or self.labels not in LABELS:
@@ -171,10 +171,7 @@ class GaussianImputation(Parameters):
 
     @property
     def fixed(self) -> bool:
-        """Whether missing values are fixed while coefficients are fitted: their distribution is learned first.
-
-        Else they adapt to the coefficients.
-        """
+        """Whether the imputation model is estimated first and fixed: else missing values adapt to the coefficients."""
         return self.labels != LIKELIHOOD
 
     @property
@@ -191,4 +188,4 @@ def check_known(owner: str, given: Sequence[str], names: Sequence[str]) -> None:
     """Reject names of columns that have no missing values."""
     unknown = [name for name in given if name not in names]
     if unknown:
-        raise ValueError(f"{owner}: {unknown[0]!r} is not a column with missing values; there are {list(names)}.")
+        raise ValueError(f"{owner}: {unknown[0]!r} is not a column with missing values; those are {list(names)}.")

@@ -81,11 +81,11 @@ class Gram(Protocol):
         ...
 
     def gated(self, gates: Gates, own: Self) -> Self:
-        """G ∘ E[γ̃γ̃ᵀ]; the part with the variance of the gates is taken from ``own``."""
+        """G ∘ E[γ̃γ̃ᵀ]; the part with the variance of the indicators is taken from ``own``."""
         ...
 
     def scan(self, cross: Array, distribution: Any, gates: Gates, prior_log_odds: Array) -> GateScan:
-        """Full conditionals of the gates, given a distribution or a point of the coefficients in this layout."""
+        """Full conditionals of the indicators, given a distribution or a point of the coefficients in this layout."""
         ...
 
     def conditional(self, cross: Array, precision: "Precision") -> "GaussianDistribution":
@@ -155,7 +155,7 @@ class Effects:
 
 
 class EffectiveCoefficients(Protocol):
-    """Distribution of the effective coefficients (gates applied), as passes over the rows of its layout use it."""
+    """Distribution of the effective coefficients (indicators applied), as passes over the rows of its layout use it."""
 
     def row_moments(self, rows: Any) -> tuple[Array, Array | float]:
         """Mean and variance of each row's score cᵀθ."""
@@ -362,6 +362,10 @@ class SampledCoefficients(SecondMoments):
     def quadratic(self, gram: Gram) -> float:
         """E[θᵀ gram θ]."""
         return sum(float(theta @ gram.times(theta)) for theta in self.draws) / len(self.draws)
+
+    def draw(self, rng: np.random.Generator) -> PointDistribution:
+        """One of the draws."""
+        return PointDistribution(self.draws[rng.integers(len(self.draws))])
 
     def effective(self, gates: Gates | None) -> "SampledCoefficients":
         """Itself, as the draws are of the effective coefficients."""

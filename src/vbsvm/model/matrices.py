@@ -209,7 +209,7 @@ class SparseMatrix(_ImplicitlyStandardised):
     """Implicitly standardised rows of a CSR array with sorted indices and no duplicates.
 
     Columns with a mean far from zero lose precision. Grams and quadratic forms are computed from pairs of entries, or
-    from the dense rows if these have so many entries that it is faster.
+    from the dense rows if it is faster for their number of entries.
     """
 
     @cached_property

@@ -51,7 +51,7 @@ class Stats:
         return self.cross_sums if isinstance(self.cross_sums, np.ndarray) else self.cross_sums.to_array()
 
     def gated(self, gates: Gates | None) -> tuple[Gram, Array]:
-        """G ∘ E[γ̃γ̃ᵀ] and γ̃ ∘ r: the sums for the update of gated coefficients."""
+        """G ∘ E[γ̃γ̃ᵀ] and γ̃ ∘ r: the sums for the update of coefficients with an indicator."""
         if gates is None:
             return self.gram, self.cross
         return self.gram.gated(gates, self.gram), gates.by_coefficient * self.cross
@@ -83,7 +83,7 @@ def add_optional(first: T | None, second: T | None) -> T | None:
 class RowInfluence:
     """Label, weight, score, gradient and curvature of the log likelihood, and response V of each row.
 
-    ``missing_variance`` is the variance of the score that missing inputs and categories cause.
+    ``missing_variance`` is the variance of the score that missing predictors and categories cause.
     """
 
     y: Array
@@ -151,8 +151,8 @@ class RowInfluence:
 
         It is the ratio of two effective numbers of coefficients, Σ κV / Σ n c² g² V: by the curvature κ of the loss,
         and by the variance of its slope g, both at power 1. n are the ``counts``, c are class weights, and ``power`` is
-        that of the fit. Slopes are those at the score without the row, averaged over its distribution, since the kink
-        makes the slope at a single score too rough. It is infinite if all gradients vanish.
+        that of the fit. Slopes are those at the score without the row, averaged over its distribution, since the margin
+        makes the slope at a single score too variable. It is infinite if all gradients vanish.
         """
         z = (1.0 - self.y * self.left_out_scores(counts)) / np.sqrt(self.left_out_response(counts))
         variance = float(np.sum(np.square(2.0 * self.s * ndtr(z)) / counts * self.response))

@@ -34,7 +34,7 @@ class Block:
     name: str
     columns: tuple[slice, ...]
     prior: Prior
-    gate_of: NDArray[np.intp] | None = None  # which of the block's gates each coefficient has
+    gate_of: NDArray[np.intp] | None = None  # which of the block's indicators each coefficient has
 
     @property
     def size(self) -> int:
@@ -43,7 +43,7 @@ class Block:
 
     @property
     def n_gates(self) -> int:
-        """Number of gates."""
+        """Number of indicators."""
         return 0 if self.gate_of is None else int(self.gate_of.max()) + 1
 
 
@@ -62,7 +62,7 @@ class Spec:
         return self.likelihood.power if isinstance(self.likelihood, Hinge | ExactHinge) else 1.0
 
     def with_priors(self, change: Callable[[Prior], Prior]) -> "Spec":
-        """The same with other priors of the gated coefficients; a prior without gates removes the gates."""
+        """The same with other priors of coefficients with indicators; a prior without indicators removes these."""
         blocks = list(self.blocks)
         for k, block in enumerate(blocks):
             if block.gate_of is not None:
@@ -79,7 +79,7 @@ class Spec:
 
     @cached_property
     def gate_map(self) -> GateMap | None:
-        """Gate of each coefficient, or None in a model without gates."""
+        """Indicator of each coefficient, or None in a model without indicators."""
         gate_of, n_gates = np.full(self.n_columns, -1, dtype=np.intp), 0
         for block in self.blocks:
             if block.gate_of is not None:
@@ -89,7 +89,7 @@ class Spec:
 
     @cached_property
     def joint_gates(self) -> bool:
-        """Whether gates and coefficients have a joint distribution."""
+        """Whether indicators and coefficients have a joint distribution."""
         return any(block.gate_of is not None and block.prior.joint for block in self.blocks)
 
     def precision(self, state: "State") -> Precision:
@@ -107,7 +107,7 @@ class Spec:
         return Precision(diagonal, tuple(coupling for coupling in couplings if coupling[2]))
 
     def moments(self, state: "State") -> list[Moments]:
-        """Second moments of each block's coefficients, and the inclusion probabilities of its gates."""
+        """Second moments of each block's coefficients, and the inclusion probabilities of its indicators."""
         moments, begin = [], 0
         for block in self.blocks:
             inclusion = None
@@ -118,7 +118,7 @@ class Spec:
         return moments
 
     def prior_log_odds(self, state: "State") -> Array:
-        """Expected prior log odds of all gates."""
+        """Expected prior log odds of all indicators."""
         return np.concatenate(
             [
                 block.prior.gate_log_odds(scale, block.n_gates)
@@ -144,7 +144,7 @@ class Spec:
 @final
 @dataclass(frozen=True, eq=False)
 class State:
-    """Distributions of the coefficients, of the scale of each block's prior, of the gates, and of missing values."""
+    """Distributions of the coefficients, the scale of each block's prior, the indicators, and missing values."""
 
     coefficients: CoefficientDistribution
     scales: tuple[ScaleDistribution, ...]
@@ -182,7 +182,7 @@ class State:
 
     @cached_property
     def ends(self) -> list[int]:
-        """End positions of coefficients, scales, gates and missing values in ``packed``."""
+        """End positions of coefficients, scales, indicators and missing values in ``packed``."""
         return [*accumulate(map(len, self._numbers()))]
 
     def unpack(self, numbers: Array) -> "State":

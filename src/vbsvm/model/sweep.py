@@ -31,7 +31,7 @@ def update(spec: Spec, state: State, stats: Stats, mode: UpdateMode) -> State:
     """Update everything but the rows (Algorithm 2, lines 2 to 4; 3, lines 2 to 8 and 11; 5, lines 13 and 14)."""
     if spec.joint_gates:  # joint q(v_k, γ_k) of each predictor; for variational Bayes only
         assert state.gates is not None
-        assert isinstance(stats.gram, DenseGram)  # the only layout with joint gates
+        assert isinstance(stats.gram, DenseGram)  # the only layout with joint indicators
         distribution, gates = update_jointly(
             stats.gram, stats.cross, spec.precision(state), state.coefficients, state.gates, spec.prior_log_odds(state)
         )
@@ -88,7 +88,7 @@ def elbo_terms(spec: Spec, state: State, row_term: float, missing: Any = None) -
     for block, scale, moments in zip(spec.blocks, state.scales, spec.moments(state), strict=True):
         named[f"prior of {block.name}"] = block.prior.bound(scale, moments)
     if state.gates is not None:
-        named["entropy of the gates"] = state.gates.entropy
+        named["entropy of the indicators"] = state.gates.entropy
     if spec.missing is not None:
         named |= spec.missing.bound(state.missing, missing)
     return named

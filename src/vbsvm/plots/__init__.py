@@ -4,7 +4,8 @@ results and everything below; ``style`` alone knows matplotlib.
 
 from vbsvm.plots.diagnostics import bound, densities, missing, ranks, sensitivity, traces
 from vbsvm.plots.estimates import coefficients, inclusion, random_effects, spline
-from vbsvm.plots.predictions import calibration, effects, predictive
+from vbsvm.plots.predictions import calibration, effects, scores
+from vbsvm.plots.replicated import predictive
 from vbsvm.plots.style import alt_text, save
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "random_effects",
     "ranks",
     "save",
+    "scores",
     "sensitivity",
     "spline",
     "traces",

@@ -33,7 +33,7 @@ MAX_PANELS = 24
 
 
 def bound(fit: Any, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
-    """How the bound rose: its distance from the final value, in nats, at each accepted step.
+    """ELBO gap: the distance of the evidence lower bound from its final value at each iteration.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def bound(fit: Any, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
     model = select_fit("bound", fit, class_)
     if not len(model.history.bounds):
         raise ValueError(
-            "bound: the bound is only available after variational Bayes with a bound; plots.traces shows the "
+            "bound: the ELBO is only available after variational Bayes with a bound; plots.traces shows the "
             "chains of a sampler."
         )
     bounds = model.bounds[np.isfinite(model.bounds)]
@@ -56,13 +56,12 @@ def bound(fit: Any, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
     ax = style.axes(ax, 2.5)
     ax.plot(1 + np.flatnonzero(positive), below[positive], "o-", color=style.BLUE, linewidth=1.2, markersize=3.5)
     ax.set_yscale("log")
-    ax.invert_yaxis()
     ax.minorticks_off()
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.locator_params(axis="x", integer=True)
-    ax.set_xlabel(f"accepted step of {len(bounds)}")
-    ax.set_ylabel(f"nats below the final\nbound ({bounds[-1]:.2f})".replace("-", "−"))
-    return style.finish(ax, f"The bound rises over {len(bounds)} accepted steps to {bounds[-1]:.2f}.")
+    ax.set_xlabel(f"iteration\nfinal ELBO {bounds[-1]:.2f}".replace("-", "−"))
+    ax.set_ylabel("ELBO gap")
+    return style.finish(ax, f"The ELBO gap over {len(bounds)} iterations; the final ELBO is {bounds[-1]:.2f}.")
 
 
 def sensitivity(
@@ -214,7 +213,7 @@ def traces(
     fit : VBSVC or Fit
         Fitted with ``Gibbs()``.
     terms : sequence of str, default None
-        Parameters to show: coefficients by their names, "gate of x", "sd of (1 | g)". None means all
+        Parameters to show: coefficients by their names, and the others as in ``Fit.traces``. None means all
         that vary, or those of them with the fewest effective draws.
     axes : sequence of matplotlib Axes, or empty Figure, default None
         Where to draw, one for each parameter; None creates a figure.
@@ -244,9 +243,10 @@ def traces(
 def ranks(
     fit: Any, terms: Sequence[str] | None = None, axes: Any = None, *, top: int | None = None, class_: Any = None
 ) -> NDArray[Any]:
-    """Share of each chain in twenty bins of the ranks of all draws: the chains have mixed if the lines are level at 1.
+    """Rank plots: the proportion of each chain in twenty bins of the ranks of all draws, relative to its expectation.
 
-    Equal draws, such as those of gates, are ranked at random. Parameters and return value are those of ``traces``.
+    The chains have mixed if the lines are level at 1. Equal draws, such as those of inclusion indicators, are ranked at
+    random. Parameters and return value are those of ``traces``.
     """
     chosen, left_out = _chosen("ranks", select_fit("ranks", fit, class_), terms, top)
     panels = _panels("ranks", chosen, axes, "rank among the draws of all chains" + left_out)
@@ -261,7 +261,7 @@ def ranks(
 
 
 def rank_shares(draws: Array) -> Array:
-    """Share of each chain's draws in each bin of the ranks, over what it would be in chains that agree."""
+    """Proportion of each chain's draws in each bin of the ranks, relative to that of chains that agree."""
     noise = np.random.default_rng(0).random(draws.size)
     ranked = np.empty(draws.size)
     ranked[np.lexsort((noise, draws.ravel()))] = np.arange(draws.size) / draws.size
@@ -284,7 +284,7 @@ def _chosen(what: str, fit: Fit, terms: Sequence[str] | None, top: int | None) -
     if n_shown == len(moving):
         return moving, ""
     slowest = top_k([-trace.mixing.ess_bulk for trace in moving], n_shown)
-    return [moving[k] for k in slowest], style.shown_note(n_shown, len(moving), "those with the fewest effective draws")
+    return [moving[k] for k in slowest], style.shown_note(n_shown, len(moving), "those with the smallest bulk ESS")
 
 
 def _panels(what: str, chosen: list[Trace], axes: Any, label: str) -> NDArray[Any]:
@@ -312,8 +312,8 @@ def _set_title(ax: "Axes", trace: Trace) -> None:
     """Name, R̂ and effective draws above the panel."""
     mixing, lines = trace.mixing, textwrap.wrap(trace.name, 44)
     if np.isfinite(mixing.ess_bulk):
-        lines.append(f"R̂ {mixing.rhat:.2f}, {mixing.ess_bulk:.0f} effective draws")
-    style.finish(ax, f"{trace.name}, chain by chain.")
+        lines.append(f"R-hat {mixing.rhat:.2f}, bulk ESS {mixing.ess_bulk:.0f}")
+    style.finish(ax, f"Draws of {trace.name}, a line for each chain.")
     ax.set_title("\n".join(map(style.escape, lines)), fontsize=style.SMALL, color=style.INK, loc="left")
     ax.tick_params(which="both", labelsize=7)
 
@@ -322,10 +322,10 @@ MAX_PATTERNS = 12
 
 
 def missing(fit: Any, ax: "Canvas" = None, *, top: int | None = None) -> "Axes":
-    """Which inputs were missing together: a row for each input, a column for each pattern; filled squares are missing.
+    """Patterns of missing values: a row for each predictor, a column for each pattern; filled squares are missing.
 
-    Below each pattern is its number of rows. Beside each input is the share of its values that is missing; and of the
-    information about its coefficient that this takes away, where the fit can tell.
+    Below each pattern is its number of observations. At the right are the proportion of missing values of each
+    predictor, and the fraction of missing information (FMI) about its coefficient, if the fit has it.
 
     Parameters
     ----------
@@ -334,8 +334,8 @@ def missing(fit: Any, ax: "Canvas" = None, *, top: int | None = None) -> "Axes":
     ax : matplotlib Axes or empty Figure, default None
         Where to draw; None creates a figure.
     top : int, default None
-        How many of the most common patterns to show; None means at most twelve. Of more than sixty inputs, those with
-        the most missing values are shown.
+        Number of the most common patterns to show; None means at most twelve. Of more than sixty predictors, those
+        with the most missing values are shown.
     """
     model = first_fit("missing", fit)
     patterns = model.missing_patterns
@@ -349,9 +349,9 @@ def missing(fit: Any, ax: "Canvas" = None, *, top: int | None = None) -> "Axes":
     ax = style.axes(ax, height + 0.5)
     for which, marker, colour, size in ((shown, "s", style.VERMILION, 6.0), (~shown, ".", style.MUTED, 3.0)):
         rows, columns = np.nonzero(which)
-        ax.plot(columns, rows, marker, color=colour, markersize=size, label="missing" if marker == "s" else "known")
+        ax.plot(columns, rows, marker, color=colour, markersize=size, label="missing" if marker == "s" else "observed")
     lost = missing_fractions(model)
-    style.annotate_row(ax, -1, "missing; lost" if lost else "missing")
+    style.annotate_row(ax, -1, "missing; FMI" if lost else "missing")
     for row, k in enumerate(chosen):
         share = lost.get(patterns.names[k])
         note = f"{100 * by_column[k] / patterns.total:.0f} %" + ("" if share is None else f"; {100 * share:.0f} %")
@@ -359,9 +359,9 @@ def missing(fit: Any, ax: "Canvas" = None, *, top: int | None = None) -> "Axes":
     ax.set_yticks(range(len(chosen)), names)
     ax.set_xticks(range(n_patterns), [str(count) for count in counts], rotation=90)
     ax.set(xlim=(-0.7, max(n_patterns, 4) - 0.3), ylim=(len(chosen) - 0.4, -0.7))
-    left_out = style.shown_note(len(chosen), len(patterns.names), "inputs with the most missing values")
+    left_out = style.shown_note(len(chosen), len(patterns.names), "predictors with the most missing values")
     hidden = f"\nthe {n_patterns} most common of {len(patterns.counts)}" * (n_patterns < len(patterns.counts))
-    ax.set_xlabel(f"rows with each pattern{hidden}{left_out}")
+    ax.set_xlabel(f"observations with each pattern{hidden}{left_out}")
     ax.tick_params(axis="both", left=False, bottom=False)
-    alt = f"Patterns of missing values of {len(chosen)} inputs, {n_patterns} patterns with their rows."
+    alt = f"Patterns of missing values of {len(chosen)} predictors: {n_patterns} patterns with their frequencies."
     return style.finish(ax, alt, hidden=(*style.NO_Y_AXIS, "bottom"))

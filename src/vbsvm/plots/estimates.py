@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from vbsvm.plots.style import Axes, Canvas
 
 
-# A figure of more inputs is a wall.
+# More predictors can't be read.
 MAX_INCLUDED = 20
 POINTS = 201
+# Log odds ratios are clipped to ± this, so that intervals under separation can be drawn.
+MAX_LOG_ODDS = 50.0
 
 
 def coefficients(
@@ -36,10 +38,11 @@ def coefficients(
     ordered: bool = True,
     top: int | None = None,
     covariance: str | None = None,
+    exponentiate: bool = False,
 ) -> "Axes":
-    """Forest plot: mean and interval of each coefficient but the intercept.
+    """Forest plot: estimate and interval of each coefficient but the intercept.
 
-    The axis notes which intervals these are. An open circle is a coefficient that is more likely out than in
+    The axis says which intervals these are. An open circle is a coefficient with an inclusion probability of at most ½
     (``LaplaceZero``).
 
     Parameters
@@ -60,37 +63,50 @@ def coefficients(
     top : int, default None
         How many of the largest in magnitude to show; None means at most sixty.
     covariance : str, default None
-        Which spread, as in ``Fit.summary``.
+        Type of standard error, as in ``Fit.summary``.
+    exponentiate : bool, default False
+        Show odds ratios, on a logarithmic axis; for logistic models.
     """
     check_level("coefficients", level)
-    check_flag("coefficients", standardized=standardized, ordered=ordered)
+    check_flag("coefficients", standardized=standardized, ordered=ordered, exponentiate=exponentiate)
     model = select_fit("coefficients", fit, class_)._showing(covariance)
+    logistic = model.spec.likelihood.normalised
+    if exponentiate and not logistic:
+        raise ValueError("coefficients: exponentiate=True gives odds ratios, which a support vector machine has not.")
     table = model.summary(level).iloc[model.plan.recipe.first :]
     scale = model.plan.recipe.scale[: model.plan.n_shown]
     unit = model.plan.recipe.spread[: model.plan.n_shown] if standardized else np.ones(len(table))
-    mean, lower, upper = (table[name].to_numpy(dtype=float) * unit for name in ("estimate", "lower", "upper"))
+    ends = table[["estimate", "lower", "upper"]].to_numpy(dtype=float).T * unit
+    mean = ends[0]
     n_shown = n_to_show("coefficients", top, len(mean), style.MAX_NAMES)
     order = np.argsort(-np.abs(mean), kind="stable")[:n_shown]
     order = order[np.argsort(-mean[order], kind="stable")] if ordered else np.sort(order)
     names, height, _ = style.row_labels([str(table.index[k]) for k in order])
     ax = style.axes(ax, height)
     filled = table["inclusion"].to_numpy(dtype=float)[order] > 0.5 if model.selects else None
-    intervals(ax, np.arange(float(len(order))), mean[order], lower[order], upper[order], filled)
+    ends = ends[:, order]
+    ends = np.exp(np.clip(ends, -MAX_LOG_ODDS, MAX_LOG_ODDS)) if exponentiate else ends
+    intervals(ax, np.arange(float(len(order))), ends, filled, 1.0 if exponentiate else 0.0)
+    if exponentiate:
+        style.log_axis(ax)
     ax.set_yticks(range(len(order)), names)
     ax.set_ylim(len(order) - 0.4, -0.6)
-    per = "one standard deviation" if standardized and (scale != 1.0).any() else "one unit"
+    per = "per SD" if standardized and (scale != 1.0).any() else "per unit"
     left_out = style.shown_note(n_shown, len(mean), "the largest")
-    ax.set_xlabel(f"change of the score for {per}\n{covariance_of(model).notes.interval(level)}{left_out}", loc="right")
-    alt = f"Forest plot of {n_shown} of {len(mean)} coefficients with {100 * level:g} % intervals."
+    what = "odds ratio" if exponentiate else "log odds ratio" if logistic else "change in decision value"
+    ax.set_xlabel(f"{what} {per}\n{covariance_of(model).notes.interval(level)}{left_out}", loc="right")
+    kind = "odds ratios" if exponentiate else "coefficients"
+    alt = f"Forest plot of {n_shown} of {len(mean)} {kind} with {100 * level:g} % intervals."
     return style.finish(ax, alt, hidden=style.NO_Y_AXIS)
 
 
 def intervals(
-    ax: "Axes", rows: Array, mean: Array, lower: Array, upper: Array, filled: NDArray[np.bool_] | None = None
+    ax: "Axes", rows: Array, ends: Array, filled: NDArray[np.bool_] | None = None, neutral: float = 0.0
 ) -> None:
-    """Points with intervals at the heights ``rows``, and the line of no effect."""
+    """Points with intervals (estimates, lower and upper ends) at the heights ``rows``, and the line of no effect."""
+    mean, lower, upper = ends
     filled = np.ones(len(mean), dtype=bool) if filled is None else filled
-    ax.axvline(0.0, color=style.MUTED, linewidth=0.8, linestyle="--", zorder=0)
+    ax.axvline(neutral, color=style.MUTED, linewidth=0.8, linestyle="--", zorder=0)
     ax.hlines(rows, lower, upper, color=style.BLUE, linewidth=1.3)
     ax.plot(mean[filled], rows[filled], "o", color=style.BLUE, markersize=4)
     ax.plot(mean[~filled], rows[~filled], "o", color=style.BLUE, markersize=4, markerfacecolor=style.PAPER)
@@ -102,7 +118,8 @@ def spline(
 ) -> "Axes":
     """The curve of an ``s(x)`` term with its band, over the range of x in fit; ticks are the knots.
 
-    The curve is the change of the score from its mean over the rows. Interactions of x are not included.
+    The curve is the deviation of the linear predictor (decision value) from its mean over the observations.
+    Interactions of x are not included.
 
     Parameters
     ----------
@@ -115,7 +132,7 @@ def spline(
     level : float, default 0.95
         Probability of the band, pointwise.
     covariance : str, default None
-        Which spread, as in ``Fit.summary``.
+        Type of standard error, as in ``Fit.summary``.
     """
     check_level("spline", level)
     model = select_fit("spline", fit)
@@ -139,8 +156,11 @@ def spline(
     ax.plot(knots, np.zeros(len(knots)), "|", color=style.INK, markersize=6, transform=ax.get_xaxis_transform())
     ax.set_xlim(x[0], x[-1])
     ax.set_xlabel(style.escape(curve.term.expression.strip("`")) + f"\n{spreads.notes.band(level)}")
-    ax.set_ylabel(style.escape(f"{term}: change of the score"))
-    return style.finish(ax, f"The curve {term} with its {100 * level:g} % band; ticks at the bottom are the knots.")
+    what = "log odds" if model.spec.likelihood.normalised else "decision value"
+    ax.set_ylabel(style.escape(f"{term}: {what}"))
+    return style.finish(
+        ax, f"The smooth term {term} with its {100 * level:g} % band; ticks at the bottom are the knots."
+    )
 
 
 def _curve_rows(model: Fit, curve: "Curve", x: Array) -> Array:
@@ -158,9 +178,9 @@ def _curve_rows(model: Fit, curve: "Curve", x: Array) -> Array:
 def inclusion(fit: Any, ax: "Canvas" = None, *, top: int | None = None, class_: Any = None) -> "Axes":
     """Inclusion probabilities as dots, the largest at the top, with the line at 50 %; numbers are the coefficients.
 
-    Dots right of the line are filled where the sign is nearly certain (97.5 %): blue circles are positive, vermilion
-    squares negative. Equal probabilities are in the order of the coefficients for one standard deviation, which stand
-    at the right.
+    Dots right of the line are filled if the sign has a probability above 97.5 %: blue circles are positive, vermilion
+    squares negative. Equal probabilities are in the order of the coefficients per standard deviation, which are at the
+    right.
 
     Parameters
     ----------
@@ -169,13 +189,13 @@ def inclusion(fit: Any, ax: "Canvas" = None, *, top: int | None = None, class_: 
     ax : matplotlib Axes or empty Figure, default None
         Where to draw; None creates a figure.
     top : int, default None
-        How many inputs with the largest probabilities to show; None means at most twenty.
+        Number of predictors with the largest probabilities to show; None means at most twenty.
     class_ : label, default None
         The class to set against the rest, if the estimator has more than two.
     """
     model = select_fit("inclusion", fit, class_)
     if not model.selects:
-        raise ValueError("inclusion: the model has no gates; fit it with LaplaceZero().")
+        raise ValueError("inclusion: the model has no inclusion indicators; fit it with LaplaceZero().")
     probabilities, signs = model.inclusion_probability, model.sign_probability
     scaled = model.coef * model.plan.recipe.spread[: model.plan.n_shown]
     n_shown = n_to_show("inclusion", top, len(probabilities), MAX_INCLUDED)
@@ -194,15 +214,15 @@ def inclusion(fit: Any, ax: "Canvas" = None, *, top: int | None = None, class_: 
     for row, column in enumerate(shown):
         text = f"{scaled[column]:+.2f}".replace("-", "−") if probabilities[column] > 0.5 else ""
         style.annotate_row(ax, row, text)
-    style.annotate_row(ax, -1, "per sd")
+    style.annotate_row(ax, -1, "per SD")
     ax.set(xlim=(0.0, 1.03), ylim=(n_shown - 0.4, -0.7), xticks=[0, 0.5, 1])
     ax.set_yticks(range(n_shown), names)
     ax.tick_params(axis="y", left=False)
     left_out = style.shown_note(n_shown, len(probabilities), "the most probable")
     ax.set_xlabel(f"inclusion probability{left_out}")
     ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, handletextpad=0.1, columnspacing=0.8, borderpad=0.0)
-    shares = f"inclusion probabilities of {n_shown} of {model.plan.n_shown} inputs"
-    alt = f"Dot plot of the {shares}; {int((probabilities > 0.5).sum())} are more likely in than out."
+    which = f"inclusion probabilities of {n_shown} of {model.plan.n_shown} predictors"
+    alt = f"Dot plot of the {which}; {int((probabilities > 0.5).sum())} are above ½."
     return style.finish(ax, alt, hidden=style.NO_Y_AXIS)
 
 
@@ -220,9 +240,9 @@ def random_effects(
     top: int | None = None,
     class_: Any = None,
 ) -> "Axes":
-    """Caterpillar plot: effects of the groups of one factor in order, mean ± 1.96 standard deviations.
+    """Caterpillar plot: random effects of one grouping factor in order, mean ± 1.96 standard deviations.
 
-    Up to sixty groups are named. Of more, the ten at either end are, and those between them become a band.
+    Up to sixty levels are named. Of more, the ten at either end are, and those between them become a band.
 
     Parameters
     ----------
@@ -235,7 +255,7 @@ def random_effects(
     effect : str, default None
         The effect, such as the slope of "visit"; None means the first, usually the intercept.
     top : int, default None
-        How many of the groups with the largest effects in magnitude to show; None means all groups.
+        Number of levels with the largest effects in magnitude to show; None means all levels.
     class_ : label, default None
         The class to set against the rest, if the estimator has more than two.
     """
@@ -255,7 +275,7 @@ def random_effects(
     names, _, row = style.row_labels([group_name(label) for label in table.index[order[named]]])
     ax = style.axes(ax, 0.9 + row * (heights[-1] + 1))
     lower, upper = mean - Z_95 * sd, mean + Z_95 * sd
-    intervals(ax, heights, mean[named], lower[named], upper[named])
+    intervals(ax, heights, np.stack([mean, lower, upper])[:, named])
     if len(named) < n_groups:
         between = slice(NAMED, n_groups - NAMED)
         _band(ax, mean[between], lower[between], upper[between])
@@ -263,11 +283,12 @@ def random_effects(
         heights = np.insert(heights, NAMED, NAMED + 0.5 * (BAND_ROWS - 1))
     ax.set_yticks(heights, names)
     ax.set_ylim(-0.7, heights[-1] + 0.7)
-    what = "effect on the score" if effect == INTERCEPT else f"effect of {effect} on the score"
+    scale = "log odds" if model.spec.likelihood.normalised else "decision value"
+    what = f"random intercept ({scale})" if effect == INTERCEPT else f"random slope of {effect} ({scale})"
     label = style.wrapped([f"{what}, by {factor}"], style.LINE)[0][0]
     left_out = style.shown_note(n_groups, len(table), "the largest")
-    ax.set_xlabel(f"{label}\nmean ± 1.96 sd{model.posterior.notes.aside}{left_out}", loc="right")
-    alt = f"Caterpillar plot: {what} of {n_groups} groups of {factor}, in order, with intervals."
+    ax.set_xlabel(f"{label}\nmean ± 1.96 SD{model.posterior.notes.aside}{left_out}", loc="right")
+    alt = f"Caterpillar plot: {what} of {n_groups} levels of {factor}, in order, with 95 % intervals."
     return style.finish(ax, alt, hidden=style.NO_Y_AXIS)
 
 
@@ -287,7 +308,7 @@ def _effect_of_groups(model: Fit, factor: str | None, effect: str | None) -> "tu
     """The factor and the effect that are meant, and the table of this effect, group by group."""
     factors = {of_factor.name: of_factor for of_factor in model.plan.factors}
     if not factors:
-        raise ValueError("random_effects: the model has no groups.")
+        raise ValueError("random_effects: the model has no grouping factor.")
     factor = next(iter(factors)) if factor is None and len(factors) == 1 else factor
     if factor not in factors:
         raise ValueError(f"random_effects: choose a factor with factor=…; there are {list(factors)}.")

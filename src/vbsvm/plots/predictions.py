@@ -18,7 +18,7 @@ from vbsvm.base.settings import check_count
 from vbsvm.plots import style
 from vbsvm.plots.resolve_fit import predicted
 from vbsvm.results.effects.marginal import AverageEffects
-from vbsvm.results.effects.rows import grid
+from vbsvm.results.effects.rows import grid, names_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,9 +36,10 @@ MAX_QUARTILES = 4.0
 def calibration(
     fit: Any, X: Any = None, y: Any = None, ax: "Canvas" = None, *, class_: Any = None, n_bins: int = 10
 ) -> "Axes":
-    """Observed share of the positive class against its predicted probability: a smooth curve with its 95 % band.
+    """Observed proportion of the modelled class against its predicted probability: a smooth curve with its 95 % band.
 
-    Points are bins of equal width, joined until each has twenty rows. Spikes show the distribution of the rows (their
+    The curve is drawn only where there are observations. Points are bins of equal width, joined until each has twenty
+    observations. Spikes show the distribution of the rows (their
     height is the square root of a count): the positive class at the top, the other at the bottom.
 
     Parameters
@@ -70,11 +71,12 @@ def calibration(
     _spikes(ax, probabilities[~positive], weights[~positive], style.GREEN, top=False)
     ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xticks=np.linspace(0, 1, 6), yticks=np.linspace(0, 1, 6))
     ax.set_aspect("equal")
-    source = "\nleft-out rows" if rows.left_out else ""
+    source = "\n(leave-one-out)" if rows.left_out else ""
     ax.set_xlabel(style.escape(f"predicted probability of {rows.classes[1]}") + source)
-    ax.set_ylabel(style.escape(f"observed share of {rows.classes[1]}"))
+    ax.set_ylabel(style.escape(f"observed proportion of {rows.classes[1]}"))
     ax.legend(loc="upper left", bbox_to_anchor=(0.0, 0.88), handlelength=1.6)
-    return style.finish(ax, f"Observed share of {rows.classes[1]} against its predicted probability, with a 95 % band.")
+    alt = f"Observed proportion of {rows.classes[1]} against its predicted probability, with a 95 % band."
+    return style.finish(ax, alt)
 
 
 def _bins(probabilities: Array, weights: Array, n_bins: int) -> NDArray[np.intp]:
@@ -97,7 +99,7 @@ def _spikes(ax: "Axes", probabilities: Array, weights: Array, colour: str, *, to
     ax.vlines(middle[filled], begin, end, color=colour, linewidth=1.6)
 
 
-def predictive(fit: Any, X: Any = None, y: Any = None, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
+def scores(fit: Any, X: Any = None, y: Any = None, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
     """Scores of rows by class; the prediction changes at 0, and correct scores beyond the margins at ±1 have no loss.
 
     Parameters
@@ -112,7 +114,7 @@ def predictive(fit: Any, X: Any = None, y: Any = None, ax: "Canvas" = None, *, c
     class_ : label, default None
         The class to set against the rest, if the estimator has more than two.
     """
-    rows, ax = predicted("predictive", fit, X, y, class_), style.axes(ax, 2.8)
+    rows, ax = predicted("scores", fit, X, y, class_), style.axes(ax, 2.8)
     reach = max(MAX_QUARTILES * float(np.quantile(np.abs(rows.scores), 0.75)), 1.25)
     low, high = max(float(rows.scores.min()), -reach), min(float(rows.scores.max()), reach)
     n_bars = int(np.clip(2.5 * np.cbrt(len(rows.scores)), 10, MAX_BARS))
@@ -150,6 +152,8 @@ BINS = 512
 POINTS = 81
 # Proportion of the rows beyond the curve at either end.
 TRIMMED_SHARE = 0.005
+# The curve is drawn where an observation has a predicted probability as near as this.
+MAX_GAP = 0.1
 # Smallest bandwidth of the kernel, in log odds.
 MIN_BANDWIDTH = 0.4
 # A weak prior of a and b, of standard deviation 2, keeps them finite where rows are few.
@@ -191,6 +195,7 @@ def calibration_curve(probabilities: Array, positive: NDArray[np.bool_], weights
     kernel = np.exp(-0.5 * np.square(distances / width))
     shift, se = _fit_offsets(x, distances, kernel, total, hits)
     curve = expit(points + shift + Z_95 * np.array([[0.0], [-1.0], [1.0]]) * se)
+    curve[:, (np.abs(expit(x) - expit(points)[:, None]) > MAX_GAP).all(axis=1)] = np.nan
     return CalibrationCurve(expit(points), *curve)
 
 
@@ -265,7 +270,7 @@ MAX_LINES = 12
 
 def effects(
     fit: Any,
-    variable: str,
+    variable: str | list[str],
     by: str | list[str] | None = None,
     ax: "Canvas" = None,
     *,
@@ -273,11 +278,11 @@ def effects(
     at: Any = None,
     data: Any = None,
     weights: Any = None,
-    groups: str = "observed",
+    groups: str = "known",
     level: float = 0.95,
     covariance: str | None = None,
 ) -> "Axes":
-    """Average predicted probabilities over the values of an input, with their intervals.
+    """Average predicted probabilities over the values of a predictor, with their intervals.
 
     A number has a line with a band from its 5 to its 95 % quantile, a category points with bars.
 
@@ -285,10 +290,11 @@ def effects(
     ----------
     fit : VBSVC or Fit
         The fit.
-    variable : str
-        The input.
+    variable : str or list of str
+        The predictor. Of two, as in an interaction, both are set in all observations: the first is the x-axis, and the
+        values of the second have a line each.
     by : str or list of str, default None
-        Columns that part the rows: a line for each group.
+        Columns that stratify the observations: a line for each stratum.
     ax : matplotlib Axes or empty Figure, default None
         Where to draw; None creates a figure.
     class_ : label, default None
@@ -299,23 +305,30 @@ def effects(
     if not isinstance(fit, AverageEffects):
         raise TypeError(f"effects: pass a fitted VBSVC or the Fit of a Model; got {type(fit).__name__}.")
     subject = fit._effects_subject(data, weights, covariance)
-    values = grid("effects", subject.rows, variable, at, fine=True)
+    names = names_of("effects", variable, "variable")
+    if not 1 <= len(names) <= 2 or (by is not None and len(names) == 2):
+        raise ValueError(f"effects: name one predictor, or two without by=…; got {variable!r}.")
+    x, at = names[0], at if isinstance(at, dict) else {names[0]: at}
+    values = grid("effects", subject.rows, x, at.get(x), fine=True)
     chosen: dict[str, Any] = {"data": data, "weights": weights, "groups": groups, "covariance": covariance}
-    _, table = fit._effects_table(variable, by, at=values, level=level, **chosen)
+    _, table = fit._effects_table(names, by, at={**at, x: values}, level=level, **chosen)
+    by = names[1:] or by
     if "caution" in table.attrs:
         warn_user(table.attrs["caution"], ReliabilityWarning)
     positive = subject.classes[1] if len(subject.models.fits) == 1 else class_
     lines = _lines(table, class_, several=len(subject.models.fits) > 1, parted=by is not None)
-    number = subject.rows.levels(variable) is None
+    number = subject.rows.levels(x) is None
     ax = _draw(style.axes(ax, 2.8), lines, values, number=number)
-    shown = f"{100 * level:g} % {'band' if number else 'interval'}{subject.models.intervals[0].notes.aside}"
-    ax.set_xlabel(f"{style.wrapped([variable], style.LINE)[0][0]}\n{shown}")
+    shown = f"{100 * level:g} % {'band' if number else 'interval'}"
+    ax.set_xlabel(f"{style.wrapped([x], style.LINE)[0][0]}\n{shown}{subject.models.intervals[0].notes.aside}")
     label = "average probability" + ("" if positive is None else f" of {positive!s}")
     ax.set_ylabel(style.wrapped([label], 32)[0][0])
     if len(lines) > 1:
         title = "class" if by is None else ", ".join([by] if isinstance(by, str) else by)
-        ax.legend(title=style.escape(title), title_fontsize=style.SMALL)
-    return style.finish(ax, f"Average probability over the values of {variable}, with {shown}s.")
+        n_columns = max(1, style.LINE // (6 + max(map(len, lines))))
+        above: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": n_columns}
+        ax.legend(title=style.escape(title), title_fontsize=style.SMALL, alignment="left", borderpad=0.0, **above)
+    return style.finish(ax, f"Average predicted probability by {' and '.join(names)}, with {shown}s.")
 
 
 def _lines(table: "pd.DataFrame", class_: Any, *, several: bool, parted: bool) -> "dict[str, pd.DataFrame]":

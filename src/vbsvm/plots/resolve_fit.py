@@ -21,7 +21,7 @@ def select_fit(what: str, fit: Any, class_: Any = None) -> Fit:
         return fits[_class_index(what, classes, class_)]
     positive = fits[0].classes[1]
     if class_ is not None and class_ != positive:
-        raise ValueError(f"{what}: there are two classes, and positive scores mean {positive!r}: leave class_ out.")
+        raise ValueError(f"{what}: there are two classes, and {positive!r} is the modelled class: omit class_.")
     return fits[0]
 
 

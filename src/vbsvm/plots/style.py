@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from vbsvm.base.printing import ignore_warnings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
@@ -33,6 +34,8 @@ NAME, LINE = 24, 46
 MAX_NAMES = 60
 MAX_LOOSE_ROWS = 25
 DPI = 200
+# Up to this ratio of its ends a logarithmic axis has the labels of a linear one; and the most powers of ten on it.
+LINEAR_TICKS, MAX_TICKS = 3.0, 7
 _ALT_TEXTS: "WeakKeyDictionary[Axes, str]" = WeakKeyDictionary()
 
 
@@ -60,7 +63,7 @@ def finish(ax: "Axes", alt: str = "", *, hidden: tuple[str, ...] = ("top", "righ
     legend = ax.get_legend()
     if legend is not None:
         legend.set_frame_on(False)
-        for text in legend.get_texts():
+        for text in (legend.get_title(), *legend.get_texts()):
             text.set(fontsize=SMALL, color=INK)
     return ax
 
@@ -94,6 +97,20 @@ def row_labels(names: Sequence[object]) -> tuple[list[str], float, float]:
     return labels, 0.9 + row * len(names), row
 
 
+def log_axis(ax: "Axes") -> None:
+    """Make the x-axis logarithmic, with a few round numbers as its labels."""
+    low, high = 0.95 * ax.dataLim.x0, 1.05 * ax.dataLim.x1
+    ticks = ax.get_xticks()[ax.get_xticks() > 0]
+    if high > LINEAR_TICKS * low:
+        powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.log10(high))
+        marks = [1, 2, 5] if len(powers) <= 2 else [1, 3] if len(powers) <= 4 else [1]
+        ticks = np.outer(powers[:: 1 + len(powers) // MAX_TICKS], marks).ravel()
+    ax.set(xscale="log", xlim=(low, high))
+    ax.minorticks_off()
+    ticks = [float(tick) for tick in ticks if low <= tick <= high]
+    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+
+
 def annotate_row(ax: "Axes", row: float, text: str) -> None:
     """Write a short text to the right of a row."""
     settings: Any = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
@@ -113,7 +130,7 @@ def alt_text(figure: Any) -> str:
 
 
 def save(figure: Any, path: Any, **settings: Any) -> None:
-    """Save a figure with its alternative text in the file's metadata (PNG, SVG and PDF have room for it).
+    """Save a figure with its alternative text in the file's metadata (of PNG, SVG and PDF).
 
     Parameters
     ----------
@@ -158,16 +175,6 @@ def svg_of(figure: "Figure") -> str:
     ):  # the reader's fonts have more than matplotlib's
         figure.savefig(buffer, format="svg", metadata=nothing, transparent=True)
     return buffer.getvalue()
-
-
-def shades(name: str) -> "ScalarMappable":
-    """A colour map, and what a colour bar of it from 0 to 1 needs."""
-    from matplotlib import colormaps
-    from matplotlib.cm import ScalarMappable
-
-    scale = ScalarMappable(cmap=colormaps[name])
-    scale.set_clim(0, 1)
-    return scale
 
 
 def _pyplot() -> Any:

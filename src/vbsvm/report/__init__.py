@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vbsvm.plots.resolve_fit import Predicted
-from vbsvm.report import checks, document, evaluation, predictions, sections
+from vbsvm.report import checks, data, document, evaluation, predictions, sections
 from vbsvm.report.document import Check, Section
 from vbsvm.report.evaluation import Evaluation, Owner
 from vbsvm.results.fit import Fit
@@ -23,7 +23,7 @@ def write(
     title: str | None = None,
     owner: Owner | None = None,
 ) -> Path:
-    """Write the report of a fit, or of an estimator's fits with their predicted rows, and give its path.
+    """Write the report of a fit, or of an estimator's fits with their predicted rows, and return its path.
 
     ``owner`` is asked for effects.
 
@@ -38,7 +38,7 @@ def write(
         raise ValueError(f"report: there is no directory {target.parent}; create it first.")
     document.check_dependencies()
     title = sections.title_of(fits) if title is None else str(title)
-    return document.write_page(target, document.document(title, _sections(fits, predicted, owner)))
+    return document.write_page(target, document.document(title, _sections(fits, predicted, owner), data.foot(fits)))
 
 
 def _sections(fits: Sequence[Fit], predicted: Sequence[Predicted], owner: Owner | None) -> list[Section]:
@@ -51,14 +51,14 @@ def _sections(fits: Sequence[Fit], predicted: Sequence[Predicted], owner: Owner 
     endings = [sections.convergence_section(fit, f"f{k}") for k, fit in enumerate(fits)]
     found_of, ending = list(of_each[0]), endings[0]
     if len(fits) > 1:
-        labels = [f"{fit.classes[1]!s} against the rest" for fit in fits]
+        labels = [f"{fit.classes[1]!s} versus the rest" for fit in fits]
         found_of = [Section(label, (), parts) for label, parts in zip(labels, of_each, strict=True)]
         parts = [replace(part, title=str(fit.classes[1])) for fit, part in zip(fits, endings, strict=True)]
-        ending = Section("How the fits ended", (), tuple(parts))
+        ending = Section("Convergence", (), tuple(parts))
     averages = None if owner is None else predictions.effects(owner, "f")
     patterns = fits[0].missing_patterns
     missing = [sections.missing_section(fits[0], patterns)] if patterns is not None and patterns.n_incomplete else []
-    caution = dict.fromkeys(caveat for fit in fits for caveat in checks.limitations(fit))
+    limitations = dict.fromkeys(limitation for fit in fits for limitation in checks.limitations(fit))
     return [
         sections.summary_section(fits, predictions.key_figures(evaluated, fits[0]), _notes(fits, evaluated, predicted)),
         predictions.section(fits, evaluated, external, predicted),
@@ -67,9 +67,9 @@ def _sections(fits: Sequence[Fit], predicted: Sequence[Predicted], owner: Owner 
         *found_of,
         *missing,
         sections.model_section(fits),
-        sections.data_section(fits),
+        sections.data_section(fits, data.describe(evaluated, owner, fits[0])),
         ending,
-        Section("Before you trust it", tuple(caution)),
+        Section("Limitations", tuple(limitations)),
     ]
 
 

@@ -194,12 +194,32 @@ PIXELS = 96 / 72
 _DRAWING = new_lock()
 
 
+# Key, alternative text and caption of a figure, and what draws into an empty one.
+Panel = tuple[str, str, str, "Callable[[Figure], object]"]
+
+
 def picture(key: str, alt: str, caption: str, draw: "Callable[[Figure], object]") -> Picture:
     """Draw into an empty figure; ``alt`` says what it shows to those who can't see it."""
+    return pictures([(key, alt, caption, draw)])[0]
+
+
+def pictures(panels: Sequence[Panel], *, shared_y: bool = False) -> list[Picture]:
+    """Draw figures; with ``shared_y`` their axes have the same limits."""
     with _DRAWING:
-        figure = style.new_figure()
-        draw(figure)
-        root = ElementTree.fromstring(style.svg_of(figure))
+        figures = [style.new_figure() for _ in panels]
+        for figure, (*_, draw) in zip(figures, panels, strict=True):
+            draw(figure)
+        axes = [ax for figure in figures for ax in figure.axes] if shared_y else []
+        limits = [limit for ax in axes for limit in ax.get_ylim()]
+        for ax in axes:
+            ax.set_ylim(min(limits), max(limits))
+        drawn = [style.svg_of(figure) for figure in figures]
+    return [_embedded(svg, *texts) for svg, (*texts, _) in zip(drawn, panels, strict=True)]
+
+
+def _embedded(svg: str, key: str, alt: str, caption: str) -> Picture:
+    """The figure without names that could meet those of another, and in the colours of the page."""
+    root = ElementTree.fromstring(svg)
     for parent in root.iter():
         for child in list(parent):
             if _local(child.tag) in ("style", "metadata"):
@@ -236,7 +256,7 @@ def _attribute(name: str, value: str, key: str) -> str:
     return value
 
 
-def document(title: str, sections: Sequence[Section]) -> str:
+def document(title: str, sections: Sequence[Section], foot: Sequence[str] = ("Written by vbsvm.",)) -> str:
     """The page as text."""
     environment = _environment()
     folder = files("vbsvm.report")
@@ -245,6 +265,7 @@ def document(title: str, sections: Sequence[Section]) -> str:
     page = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8")).render(
         title=title,
         sections=sections,
+        foot=foot,
         css=(folder / "page.css").read_text(encoding="utf-8"),
         script=script,
         script_hash=digest,

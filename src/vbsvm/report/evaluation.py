@@ -1,8 +1,8 @@
 """Evaluation of predictions of left-out or given rows, compared with baselines.
 
-Baselines cost next to nothing, and are left out too. One input alone is a linear discriminant of its normal scores, so
-that neither skewness nor outliers hurt it. It is chosen, and its means and variance are known, without the row that it
-predicts; sums over rows give this in closed form.
+Baselines cost next to nothing, and are left out too. One predictor alone is a linear discriminant of its normal scores,
+so that neither skewness nor outliers hurt it. It is chosen, and its means and variance are known, without the row that
+it predicts; sums over rows give this in closed form.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,23 +16,26 @@ from scipy.stats import rankdata
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
+from vbsvm.design.formula.sandbox import columns_of
+from vbsvm.design.formula.terms import parse_terms
+from vbsvm.plots.predictions import MAX_LINES
 from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.results import prediction
 from vbsvm.results.comparison.leave_one_out import MIN_ROWS_PER_PREDICTOR, LeftOutRows, left_out_rows
 from vbsvm.results.comparison.models import APPROXIMATE, LeftOutPredictions, Measure
 from vbsvm.results.effects.marginal import AverageEffects, Subject
-from vbsvm.results.effects.rows import MOST_LEVELS, EffectRows
+from vbsvm.results.effects.rows import MOST_LEVELS, EffectRows, is_discrete
 from vbsvm.results.fit import Fit
 from vbsvm.results.fit_predictions import odds_scores
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Numbers of inputs tried, and shown: those with the largest range of probabilities.
+# Numbers of effects tried, and shown: those with the largest range of probabilities.
 MAX_TRIED, MAX_SHOWN = 8, 4
 # Over more rows averages take longer than a page should.
 MAX_EFFECT_ROWS = 100_000
-# Rows × inputs up to which single inputs are tried.
+# Rows × predictors up to which single predictors are tried.
 MAX_NUMBERS = 10_000_000
 # Of the share of all rows, in numbers of rows, where the others of a group are asked.
 PRIOR_ROWS = 1.0
@@ -54,33 +57,52 @@ class Owner:
         return {name for factor in fits[0].plan.factors for name in factor.columns}
 
     def subject(self) -> Subject | None:
-        """The models and their rows, or None if these are not in memory or too many."""
+        """The models and their rows, or None if these are not in memory."""
         try:
-            subject = self.of._effects_subject(self.data, None, self.covariance)
+            return self.of._effects_subject(self.data, None, self.covariance)
         except (ValueError, TypeError):  # no rows, or rows that can't be averaged over
             return None
-        return subject if len(subject.rows.weights) <= MAX_EFFECT_ROWS else None
 
-    def tables(self) -> "dict[str, pd.DataFrame]":
-        """Effects of the main inputs by name; none where there are no rows."""
+    def tables(self) -> "dict[tuple[str, ...], pd.DataFrame]":
+        """Effects of the main predictors, or of two that interact, by their names; empty without rows in memory."""
         subject = self.subject()
-        if subject is None:
+        if subject is None or len(subject.rows.weights) > MAX_EFFECT_ROWS:
             return {}
         fits: Any = subject.models.fits
         candidates = self._candidates(fits[0], subject.rows)
         chosen: dict[str, Any] = {"data": self.data, "covariance": self.covariance}
-        effects = {name: self.of._effects_table(name, None, **chosen)[1] for name in candidates}
-        spans = {name: float(np.ptp(table["estimate"].to_numpy(dtype=float))) for name, table in effects.items()}
-        shown = sorted(effects, key=lambda name: -spans[name])[:MAX_SHOWN]
-        return {name: effects[name] for name in candidates if name in shown}
+        effects = {names: self.of._effects_table(list(names), None, **chosen)[1] for names in candidates}
+        spans = {names: float(np.ptp(table["estimate"].to_numpy(dtype=float))) for names, table in effects.items()}
+        shown = sorted(effects, key=lambda names: -spans[names])[:MAX_SHOWN]
+        return {names: effects[names] for names in candidates if names in shown}
 
-    def _candidates(self, fit: Fit, rows: EffectRows) -> list[str]:
-        """Inputs to try: the first of a formula, or those with the largest standardised coefficients."""
-        names = [name for name in rows.names if name not in self.grouping]
-        if owners := rows.owners:
-            size = np.abs(fit.coef * fit.plan.recipe.spread[: fit.plan.n_shown])
-            names = list(dict.fromkeys(owners[k] for k in np.argsort(-size, kind="stable")))
-        return [name for name in names[:MAX_TRIED] if _is_shown(rows, name)]
+    def _candidates(self, fit: Fit, rows: EffectRows) -> list[tuple[str, ...]]:
+        """Effects to try: pairs that interact, and the other predictors in the order of ``ranked``."""
+        pairs = [pair for pair in _interactions(fit, rows) if not self.grouping.intersection(pair)]
+        names = [name for name in self.ranked(fit, rows) if not any(name in pair for pair in pairs)]
+        return [*pairs, *((name,) for name in names[:MAX_TRIED] if _is_shown(rows, name))][:MAX_TRIED]
+
+    def ranked(self, fit: Fit, rows: EffectRows) -> list[str]:
+        """Predictors in the order of the formula, or by the size of their standardised coefficients."""
+        if not (owners := rows.owners):
+            return [name for name in rows.names if name not in self.grouping]
+        size = np.abs(fit.coef * fit.plan.recipe.spread[: fit.plan.n_shown])
+        return list(dict.fromkeys(owners[k] for k in np.argsort(-size, kind="stable")))
+
+
+def _interactions(fit: Fit, rows: EffectRows) -> Iterator[tuple[str, str]]:
+    """Pairs of columns in two-way interactions of a formula: the one for the x-axis, and the one for the lines."""
+    if fit.reader is None:
+        return
+    columns = list(fit.reader.columns)
+    for term in parse_terms(fit.reader.parts.fixed):
+        factors = [factor.expr for factor in term.factors]
+        used = [[name] if name in columns else columns_of(name, columns) for name in factors if term.degree == 2]
+        names = list(dict.fromkeys(name for of_factor in used for name in of_factor))
+        if len(names) == 2 and all(_is_shown(rows, name) for name in names):
+            first, second = sorted(names, key=lambda name: (is_discrete(rows, name), -rows.column(name).nunique()))
+            if rows.levels(second) is None or len(rows.levels(second) or []) <= MAX_LINES:
+                yield first, second
 
 
 def _is_shown(rows: EffectRows, name: str) -> bool:
@@ -105,7 +127,7 @@ class EvaluatedRows:
 
     @property
     def shares(self) -> Array:
-        """Share of each class."""
+        """Proportion of each class."""
         totals = np.bincount(self.rows.truth, self.rows.weights, minlength=len(self.offsets))
         return totals / totals.sum()
 
@@ -191,7 +213,8 @@ class Evaluation:
     """Predictions of rows with known classes, and those of simple baselines by name.
 
     ``left_out`` says whether each row was predicted without it; else the fit may have seen the rows. ``as_new`` are the
-    same rows as if their groups were new ones. ``optimistic`` are models that chose among many inputs with these rows.
+    same rows as if their groups were new ones. ``optimistic`` are models that selected among many predictors with these
+    rows. ``inputs`` are the predictors of the rows, or None if they are not in memory.
     """
 
     left_out: bool
@@ -202,6 +225,7 @@ class Evaluation:
     baselines: Mapping[str, LeftOutPredictions]
     as_new: LeftOutPredictions | None = None
     optimistic: bool = False
+    inputs: EffectRows | None = None
 
     @cached_property
     def model(self) -> LeftOutPredictions:
@@ -267,18 +291,19 @@ def _offsets(fits: Sequence[Fit]) -> Array:
 def _with_baselines(
     fits: Sequence[Fit], rows: LeftOutRows, offsets: Array, owner: Owner | None, *, left_out: bool
 ) -> Evaluation:
-    known, baselines, as_new = EvaluatedRows(rows, offsets), {}, None
+    known, baselines, as_new, table = EvaluatedRows(rows, offsets), {}, None, None
     if rows.groups:
         factor = max(rows.groups, key=lambda name: int(rows.groups[name].max()))
-        baselines[f"the other rows of the same {factor}"] = other_rows_of_group(known, factor)
+        baselines[f"the other observations of the same {factor}"] = other_rows_of_group(known, factor)
     subject = None if owner is None else owner.subject()
     if owner is not None and subject is not None and len(subject.rows.weights) == len(rows.truth):
+        table = subject.rows
         inputs = [name for name in subject.rows.names if name not in owner.grouping]
         single = best_single_input(known, subject.rows, inputs) if left_out else None
         if single is not None:
             baselines[f"“{single.scheme}” alone"] = single
         if left_out and rows.groups:
-            scores = [odds_scores(fit, subject.encoded({}, "new")) for fit in fits]
+            scores = [odds_scores(fit, replace(subject, groups="new").encoded({})) for fit in fits]
             log_odds = prediction.log_odds(scores, [fit._link for fit in fits])
             as_new = known.predicted("new groups", prediction.log_probabilities(log_odds))
     labels = fits[0].classes if len(fits) == 1 else [fit.classes[1] for fit in fits]
@@ -287,4 +312,4 @@ def _with_baselines(
     many_inputs = gates is not None and gates.n_gates * MIN_ROWS_PER_PREDICTOR > len(rows.truth)
     optimistic = many_inputs and rows.method == APPROXIMATE
     shares = predict_base_rates(known)
-    return Evaluation(left_out, rows, names, bool(offsets.any()), shares, baselines, as_new, optimistic)
+    return Evaluation(left_out, rows, names, bool(offsets.any()), shares, baselines, as_new, optimistic, table)

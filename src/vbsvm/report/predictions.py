@@ -1,6 +1,7 @@
 """Sections on predictive performance, compared with simple baselines, on calibration, and on average effects."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from vbsvm.report.document import (
     Cell,
     Check,
     Figures,
+    Panel,
     Picture,
     Section,
     Table,
@@ -23,6 +25,7 @@ from vbsvm.report.document import (
     number,
     percent,
     picture,
+    pictures,
     share,
 )
 from vbsvm.report.evaluation import Evaluation, Owner
@@ -35,35 +38,35 @@ if TYPE_CHECKING:
     import pandas as pd
 
 APPROXIMATE = (
-    "Each row is predicted as a fit to the other rows would predict it. This is an approximation by one step from the "
-    "fit to all rows; the scales of most priors and the link from scores to probabilities stay as they are, so that "
-    "losses are slightly too small."
+    "Approximate leave-one-out: each observation is predicted as a fit to the others would predict it, by one step "
+    "from the fit to all. The scales of most priors{} are not re-estimated, so that losses are slightly too small."
 )
-REFITTED = "Each row is predicted by a refit without it, with columns standardised as in the fit to all rows."
-IN_FOLDS = "Rows are predicted by refits without them, in {} folds, because an approximation may be far off: {}."
-SOME_REFITTED = " Rows of high leverage were refitted ({})."
-FAR_OFF = " The approximation may be far off here: {}. Use cross-validation."
-SAMPLED = " After a sampler the covariance of its draws stands for the response of the fit, which adds some noise."
+LINK = " and the link from decision values to probabilities"
+REFITTED = "Leave-one-out: each observation is predicted by a refit without it; columns are standardised as in the fit."
+IN_FOLDS = "Observations are predicted by refits without them, in {} folds, as an approximation may be inaccurate: {}."
+SOME_REFITTED = " Observations of high leverage were refitted ({})."
+FAR_OFF = " The approximation may be inaccurate here: {}. Use cross-validation."
+SAMPLED = " After Gibbs sampling it uses the covariance of the draws, which adds some noise."
 SELECTED = (
-    "The choice of inputs is that of all rows: where many inputs were tried, left-out rows flatter the model. Fit it "
-    "within cross-validation before you rely on these numbers."
+    "Predictors were selected with all observations, so that this evaluation is optimistic if there are many "
+    "candidates. Fit the model within cross-validation before you rely on these numbers."
 )
 GROUPED = (
-    "A left-out row is predicted with the other rows of its {0} at hand: the first line speaks of new rows of known "
-    "groups. The line on new groups predicts the same rows as if theirs had not been seen, with fixed effects as they "
-    "were fitted to all rows. Cross-validation by group, cross_validate(model, groups={0!r}), fits again."
+    "A left-out observation is predicted with the other observations of its {0}: the first line is for new "
+    "observations of known levels. The line on new levels predicts the same observations as if their {0} were unknown, "
+    "with the fixed effects of the fit. Cross-validation by group, cross_validate(model, groups={0!r}), refits."
 )
 IN_SAMPLE = (
-    "The fit does not have its training rows at hand, and the {0} rows that the report was given are as many as it was "
-    "fitted to: if they are the same rows, these figures are in sample, and new rows are predicted worse."
+    "The training data are not stored in this fit. The report was given {0} observations, the number that the model "
+    "was fitted to: if they are the same, these measures are in sample, and too good for new observations."
 )
 OTHER_ROWS = (
-    "The report was given {0} rows, but the fit used {1}. For rows that are in both, the figures are in sample: new "
-    "rows are predicted worse."
+    "The report was given {0} observations, but the fit used {1}. For observations in both, these measures are in "
+    "sample, and too good for new observations."
 )
 UNKNOWN = (
-    "How well the model predicts is not known here: a fit that was loaded from a file, or that is of a cluster, has no "
-    "training rows at hand. Give the report rows whose class is known."
+    "Predictive performance is not available: the training data are not stored in saved models or in fits by Dask. "
+    "Give the report observations with known class."
 )
 
 
@@ -71,19 +74,19 @@ def key_figures(evaluation: Evaluation | None, fit: Fit) -> Figures:
     """Key figures of the predictive performance."""
     pairs = []
     if evaluation is not None:
-        source = "each predicted without it" if evaluation.left_out else "among those that the report was given"
-        source = "with inputs chosen by all rows: too good" if evaluation.optimistic else source
-        measure, short = ("balanced error",) * 2 if evaluation.weighted else ("of rows wrong", "wrong")
-        lines = [(evaluation.model, f"{measure}, {source}")]
+        source = "leave-one-out" if evaluation.left_out else "observations given to the report"
+        source = "optimistic: predictors selected with all observations" if evaluation.optimistic else source
+        measure = "balanced error" if evaluation.weighted else "misclassified"
+        lines = [(evaluation.model, f"{measure} ({source})")]
         if not evaluation.weighted:
-            lines.append((evaluation.base_rates, f"wrong if all are called {evaluation.most_common}"))
-        lines += [(baseline, f"{short} by {name}") for name, baseline in evaluation.baselines.items()]
+            lines.append((evaluation.base_rates, f"{measure} by always predicting “{evaluation.most_common}”"))
+        lines += [(baseline, f"{measure} by {name}") for name, baseline in evaluation.baselines.items()]
         pairs = [(percent(evaluation.primary(predictions).value, 1.0), meaning) for predictions, meaning in lines]
         if len(evaluation.classes) == 2:
             auc = f"{evaluation.auc(evaluation.model):.3f}"
-            pairs.append((auc, f"AUC: how often {evaluation.classes[1]} is ranked above {evaluation.classes[0]}"))
+            pairs.append((auc, f"AUC for “{evaluation.classes[1]}”"))
     if fit.facts is not None:
-        pairs.append((f"{fit.facts.n_rows}", "rows"))
+        pairs.append((f"{fit.facts.n_rows}", "observations"))
     return Figures(tuple(pairs))
 
 
@@ -92,10 +95,10 @@ def section(
 ) -> Section:
     """Errors compared with baselines, errors by class, and decision values."""
     if evaluation is None:
-        return Section("How well it predicts", (Text(UNKNOWN),))
+        return Section("Predictive performance", (Text(UNKNOWN),))
     last = _confusion(evaluation) if len(fits) > 1 else _scores(predicted[0], "f0")
-    about = map(Text, _about(fits, evaluation))
-    return Section("How well it predicts", (*about, _compared(evaluation, external, fits), _by_class(evaluation), last))
+    blocks = (*map(Text, _about(fits, evaluation)), _compared(evaluation, external, fits), _by_class(evaluation), last)
+    return Section("Predictive performance", blocks)
 
 
 def _about(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[str]:
@@ -106,42 +109,47 @@ def _about(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[str]:
         return
     more = ""
     if fit.facts is not None and fit.facts.n_rows > n_rows:
-        more = f" Of {fit.facts.n_rows} rows {n_rows} were looked at."
-    yield _how(evaluation.rows) + (SAMPLED if fit.posterior.by_draws else "") + more
+        more = f" Of {fit.facts.n_rows} observations {n_rows} were evaluated."
+    yield (
+        _how(evaluation.rows, "" if fit.spec.likelihood.normalised else LINK)
+        + (SAMPLED if fit.posterior.by_draws else "")
+        + more
+    )
     if fit.selects and evaluation.rows.method == models.APPROXIMATE:
         yield SELECTED
     if evaluation.rows.groups:
         yield GROUPED.format(max(evaluation.rows.groups, key=lambda name: int(evaluation.rows.groups[name].max())))
 
 
-def _how(rows: LeftOutRows) -> str:
-    """How rows were left out."""
+def _how(rows: LeftOutRows, link: str) -> str:
+    """How rows were left out; ``link`` is what an approximation does not estimate again."""
     if rows.method == models.REFITTED:
         return REFITTED
     if rows.folds is not None:
         return IN_FOLDS.format(rows.folds, rows.doubt)
     refitted = "" if rows.method == models.APPROXIMATE else SOME_REFITTED.format(rows.method)
-    return APPROXIMATE + refitted + ("" if rows.doubt is None else FAR_OFF.format(rows.doubt))
+    return APPROXIMATE.format(link) + refitted + ("" if rows.doubt is None else FAR_OFF.format(rows.doubt))
 
 
 def _compared(evaluation: Evaluation, other: Evaluation | None, fits: Sequence[Fit]) -> Table:
     """Table of the model and its baselines, a row for each."""
     two = len(evaluation.classes) == 2
-    lines, simple = [("this model", evaluation, evaluation.model)], [*evaluation.baselines.values()]
+    lines, simple = [("the model", evaluation, evaluation.model)], [*evaluation.baselines.values()]
     if evaluation.as_new is not None:
-        lines.append(("this model, new groups", evaluation, evaluation.as_new))
+        lines.append(("the model, new levels", evaluation, evaluation.as_new))
     lines += [(name, evaluation, p) for name, p in evaluation.baselines.items()]
-    lines.append((f"always {evaluation.most_common}", evaluation, evaluation.base_rates))
+    lines.append((f"always “{evaluation.most_common}”", evaluation, evaluation.base_rates))
     if other is not None and other is not evaluation:
         same = fits[0].facts is not None and fits[0].facts.n_rows == len(other.rows.truth)
-        name = "this model, in sample" if same else f"this model, the {len(other.rows.truth)} rows given to the report"
+        name = "the model, in sample" if same else f"the model, the {len(other.rows.truth)} observations given"
         lines.append((name, other, other.model))
-    head = ("predicted by", "rows wrong", "± se", "balanced error", *(["AUC"] if two else []), "log-loss")
+    head = ("predicted by", "error rate", "std. error", "balanced error", *(["AUC"] if two else []), "log loss")
     body = cells(*((name, *_line(of, p, two=two, simple=p in simple)) for name, of, p in lines))
-    units = "groups" if evaluation.rows.groups else "rows"
-    source = "Rows left out. " if evaluation.left_out else ""
-    note = f"The log-loss of “always {evaluation.most_common}” is that of the shares of the classes."
-    return Table(f"{source}Standard errors take {units} as independent. {note}", head, body)
+    factor = max(evaluation.rows.groups, key=lambda name: int(evaluation.rows.groups[name].max()), default=None)
+    errors = "" if factor is None else f"Standard errors are clustered on {factor}. "
+    source = "Leave-one-out predictions" if evaluation.left_out else "Predictions of the observations given"
+    note = f"The log loss of “always {evaluation.most_common}” is that of the class proportions."
+    return Table(f"{source}. {errors}{note}", head, body)
 
 
 def _line(evaluation: Evaluation, of: LeftOutPredictions, *, two: bool, simple: bool) -> Iterator[Cell]:
@@ -162,7 +170,8 @@ def _by_class(evaluation: Evaluation) -> Table:
         true, decided = rows.truth == k, rows.decided == k
         total, predicted, wrong = (float(rows.weights[selected].sum()) for selected in (true, decided, true & ~decided))
         body.append((label, _count(total), _count(predicted), _count(wrong), share(wrong, total)))
-    return Table("Rows by class.", ("class", "rows", "predicted", "wrong", "share wrong"), cells(*body))
+    head = ("class", "observed", "predicted", "errors", "error rate")
+    return Table("Observations by class.", head, cells(*body))
 
 
 def _count(value: float) -> Cell:
@@ -173,77 +182,83 @@ def _confusion(evaluation: Evaluation) -> Table:
     k, rows = len(evaluation.classes), evaluation.rows
     counts = np.bincount(rows.truth * k + rows.decided, rows.weights, minlength=k * k).reshape(k, k)
     body = cells(*((name, *map(_count, line)) for name, line in zip(evaluation.classes, counts.tolist(), strict=True)))
-    return Table("True classes (lines) and predicted ones (columns).", ("class", *evaluation.classes), body)
+    return Table("Confusion matrix: observed (rows) and predicted classes.", ("class", *evaluation.classes), body)
 
 
 def _scores(rows: Predicted, key: str) -> Picture:
-    source = "of left-out rows " if rows.left_out else ""
+    source = " (leave-one-out)" if rows.left_out else ""
+    what = "Decision values" if rows.margins else "Linear predictors"
     return picture(
         f"{key}-scores",
-        f"Distributions of the scores {source}of {rows.classes[0]} and {rows.classes[1]}.",
-        f"Scores {source}by class: right of 0 rows are called {rows.classes[1]}.",
-        lambda ax: figures.predictive(rows, ax=ax),
+        f"Distributions of the {what.lower()} of the classes {rows.classes[0]} and {rows.classes[1]}{source}.",
+        f"{what} by class{source}; above 0 the prediction is “{rows.classes[1]}”.",
+        lambda ax: figures.scores(rows, ax=ax),
     )
 
 
 def calibration(fits: Sequence[Fit], evaluation: Evaluation, found: Sequence[Predicted]) -> Section:
-    """Whether probabilities are frequencies, class by class."""
-    rows = "left-out rows" if evaluation.left_out else "the rows that the report was given"
+    """Observed proportions against predicted probabilities, class by class."""
+    rows = "leave-one-out" if evaluation.left_out else "for the observations given to the report"
     text = (
-        f"Probabilities of {rows}, beside the shares that were observed. Where the curve is above the diagonal, the "
-        "class is more common than predicted."
+        f"Predicted probabilities ({rows}) and observed proportions. Where the curve is above the diagonal, the class "
+        "is more frequent than predicted. The curve is drawn only where there are observations."
     )
     approximate = evaluation.left_out and evaluation.rows.method.startswith(models.APPROXIMATE)
     if approximate and not fits[0].spec.likelihood.normalised:
         text += (
-            " The link from scores to probabilities, of two parameters, was learned from the same left-out scores: "
-            "that the slope is near 1 is no surprise, and the shape of the curve tells more."
+            " The link from decision values to probabilities, with two parameters, was fitted to the same "
+            "leave-one-out decision values: a slope near 1 is expected, and the shape of the curve is more informative."
         )
-    pictures = [_calibration_curve(rows_of_class, f"f{k}") for k, rows_of_class in enumerate(found)]
-    return Section("Calibration", (Text(text), *checks.calibration_checks(evaluation, found), *pictures))
+    drawn = [_calibration_curve(rows_of_class, f"f{k}") for k, rows_of_class in enumerate(found)]
+    return Section("Calibration", (Text(text), *checks.calibration_checks(evaluation, found), *drawn))
 
 
 def _calibration_curve(rows: Predicted, key: str) -> Picture:
     return picture(
         f"{key}-calibration",
-        f"Observed share of {rows.classes[1]} against its predicted probability.",
-        f"Calibration for {rows.classes[1]}{', left-out rows' if rows.left_out else ''}: a smooth curve with its "
-        "95 % band, points for ten bins, and the distribution of the rows at the edges.",
+        f"Calibration plot: observed proportion of {rows.classes[1]} against its predicted probability.",
+        f"Calibration for “{rows.classes[1]}”{' (leave-one-out)' if rows.left_out else ''}: smooth curve with its "
+        "95 % band, observed proportions in bins, and the distributions of the predictions at the edges.",
         lambda ax: figures.calibration(rows, ax=ax),
     )
 
 
 def effects(owner: Owner, key: str) -> Section | None:
-    """Section with a figure and table of marginal effects of the main inputs, or None."""
+    """Section with figures and a table of marginal effects of the main predictors, or None."""
     tables = owner.tables()
     if not tables:
         return None
     text = Text(
-        "Average predicted probabilities: all rows get the value in question and keep their other inputs, and "
-        "what is predicted for them is averaged." + (" Rows keep their groups." if owner.grouping else "")
+        "Average predicted probabilities: the predictor is set to each value in all observations, which keep their "
+        "other predictors" + (" and random effects" if owner.grouping else "") + ", and predictions are averaged. "
+        "Predictors that interact in the formula are set jointly. The panels share their y-axis."
     )
     cautions = [Check(False, frame.attrs["caution"]) for frame in tables.values() if "caution" in frame.attrs]
     with mute_warnings(ReliabilityWarning):  # the page says it
-        pictures = [_panel(owner, name, f"{key}-effect{k}") for k, name in enumerate(tables)]
-    body = [row for name, table in tables.items() for row in _rows(name, table)]
-    first = next(iter(tables.values()))
-    head = ("input", "value", *["class"] * (first.index.nlevels > 1), "average", *printing.headings(first)[1:])
+        panels = [_panel(owner, names, f"{key}-effect{k}") for k, names in enumerate(tables)]
+        drawn = pictures(panels, shared_y=True)
+    body = [row for names, table in tables.items() for row in _rows(names, table)]
+    names, first = next(iter(tables.items()))
+    head = ("predictor", "value", *["class"] * (first.index.nlevels > len(names)), *printing.headings(first))
     note = first.attrs["note"].removesuffix(first.attrs.get("caution", " "))
     table = Table(f"Average probabilities. {note}", head, tuple(body), folded=True)
-    return Section("Effects", (text, *cautions, *pictures, table))
+    return Section("Marginal effects", (text, *cautions, *drawn, table))
 
 
-def _panel(owner: Owner, name: str, key: str) -> Picture:
+def _panel(owner: Owner, names: tuple[str, ...], key: str) -> Panel:
     settings: dict[str, Any] = {"data": owner.data, "covariance": owner.covariance}
-    return picture(
+    what = f"by {' and '.join(names)}, with 95 % intervals"
+    draw = partial(figures.effects, owner.of, list(names), **settings)
+    return (
         key,
-        f"Average probability over the values of {name}, with 95 % intervals; the table has the numbers.",
-        f"Average probabilities over the values of {name}, with 95 % intervals.",
-        lambda figure: figures.effects(owner.of, name, ax=figure, **settings),
+        f"Average predicted probability {what}; the table has the numbers.",
+        f"Average predicted probability {what}.",
+        lambda figure: draw(ax=figure),
     )
 
 
-def _rows(name: str, table: "pd.DataFrame") -> tuple[tuple[Cell, ...], ...]:
+def _rows(names: tuple[str, ...], table: "pd.DataFrame") -> tuple[tuple[Cell, ...], ...]:
     labels = [label if isinstance(label, tuple) else (label,) for label in table.index]
-    pairs = zip(labels, table.to_numpy(dtype=float), printing.cells(table), strict=True)
-    return cells(*((name, *map(str, label), *map(number, values, texts)) for label, values, texts in pairs))
+    values = [(", ".join(map(str, label[: len(names)])), *map(str, label[len(names) :])) for label in labels]
+    parts = zip(values, table.to_numpy(dtype=float), printing.cells(table), strict=True)
+    return cells(*((", ".join(names), *value, *map(number, line, texts)) for value, line, texts in parts))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vbsvm.base import printing
+from vbsvm.base.arrays import Array
 from vbsvm.base.diagnostics import MIN_DRAWS
 from vbsvm.base.printing import count_noun
 from vbsvm.design.columns import INTERCEPT, FactorPlan
@@ -51,67 +52,74 @@ def title_of(fits: Sequence[Fit]) -> str:
         return f"{kind} for {fit.reader.parts.outcome}"
     if len(fits) > 1:
         return f"{kind} for {len(fits)} classes"
-    return f"{kind}: {fit.classes[1]!s} against {fit.classes[0]!s}"
+    return f"{kind}: {fit.classes[1]!s} versus {fit.classes[0]!s}"
 
 
 def summary_section(fits: Sequence[Fit], figures: Figures, notes: Sequence[Check]) -> Section:
-    """What the model is, how well it predicts, and what the checks found."""
+    """Section with the model in a sentence, key figures, and the results of the checks."""
     fit = fits[0]
     longest = max((model.history for model in fits), key=lambda history: history.passes)
-    kind = display.kind(fit.spec, fit.plan).lower()
-    several = f" for each of {len(fits)} classes against the rest" if len(fits) > 1 else ""
+    several = f" for each of {len(fits)} classes versus the rest" if len(fits) > 1 else ""
     rows = "" if fit.facts is None else f", fitted to {_row_count(fit.facts)}"
-    text = f"A {kind}{several} with {_columns(fit)}{rows}, by {display.inference_in_short(longest)}."
+    text = f"{display.kind(fit.spec, fit.plan)}{several} with {_columns(fit)}{rows}, by"
+    text += f" {display.inference_in_short(longest)}."
     patterns = fit.missing_patterns
     if patterns is not None and patterns.n_incomplete:
-        text += f" {_share(patterns.n_incomplete, patterns.total)} of the rows have missing values."
+        text += f" {_share(patterns.n_incomplete, patterns.total)} of the observations have missing values."
     blocks: list[Block] = [] if fit.reader is None else [Code(fit.reader.parts.text)]
-    return Section("In short", (Text(text), *blocks, figures, *notes))
+    return Section("Summary", (Text(text), *blocks, figures, *notes))
 
 
 def model_section(fits: Sequence[Fit]) -> Section:
     """The model in words."""
-    fit = fits[0]
+    fit, what = fits[0], predictor_name(fits[0])
     if len(fits) > 1:
         about = (
-            f"The {len(fits)} classes are each set against the rest: every row has a score for each class, linear in "
-            "the columns, and the largest is the predicted class."
+            f"One model for each of the {len(fits)} classes versus the rest. Each has a {what}, a linear function of "
+            "the design columns; the class with the largest one is predicted."
         )
     else:
         about = (
-            "Every row has a score, linear in the columns, and its sign is the predicted class. Positive scores mean "
-            f"{fit.classes[1]!s}, negative ones {fit.classes[0]!s}."
+            f"The {what} is a linear function of the design columns. Where it is positive, “{fit.classes[1]!s}” is "
+            f"predicted, otherwise “{fit.classes[0]!s}”."
         )
     scaling, inference = _scaling(fit.plan.recipe, fit.plan.n_shown), display.inference_description(fit.history)
     texts = [about, f"{_columns(fit)}. {scaling} {inference}"]
     if any(block.name == "inputs" and isinstance(block.prior, HalfT | Ridge) for block in fit.spec.blocks):
         found = ", ".join(printing.format_inline(one.penalty) for one in fits)
-        texts.append(f"The penalty α of the inputs was inferred: {found}. (The C of scikit-learn's SVC is 1/(2α).)")
+        hinge = "" if fit.spec.likelihood.normalised else " (The C of scikit-learn's SVC is 1/(2α).)"
+        texts.append(f"The penalty α of the coefficients was inferred: {found}.{hinge}")
     if any(one.likelihood_power != 1.0 for one in fits):
         found = ", ".join(f"{one.likelihood_power:.3g}" for one in fits)
-        texts.append(f"Likelihood power: {found}. The pseudo-likelihood of the hinge loss is raised to it.")
+        texts.append(f"Likelihood power: {found}. The pseudo-likelihood is raised to this power.")
     body = cells(*((one.name, one.size, one.prior.written(), one.prior.in_words) for one in fit.spec.blocks))
-    caption = "Priors, for the columns as they are scaled in the fit."
-    priors = Table(caption, ("block", "coefficients", "prior", "in words"), body)
-    return Section("The model", (*map(Text, texts), priors))
+    caption = "Priors of the coefficients of the scaled columns."
+    priors = Table(caption, ("block", "coefficients", "prior", "description"), body)
+    return Section("Model", (*map(Text, texts), priors))
 
 
-def data_section(fits: Sequence[Fit]) -> Section:
-    """Rows, classes, weights; what was missing; groups."""
+def predictor_name(fit: Fit) -> str:
+    """Name of what is linear in the columns, by the likelihood."""
+    return "linear predictor (log odds)" if fit.spec.likelihood.normalised else "decision value"
+
+
+def data_section(fits: Sequence[Fit], described: Table | None) -> Section:
+    """Observations, classes, weights and grouping factors; and Table 1, if the data are in memory."""
     fit = fits[0]
     if fit.facts is None:
-        return Section("The data", (Text("The fit has no record of its rows."),))
-    blocks: list[Block] = [Text(f"{_row_count(fit.facts)}."), _classes(fits)]
+        return Section("Data", (Text("The numbers of observations are not stored in this fit."),))
+    blocks: list[Block] = [Text(f"{_row_count(fit.facts)}."), *([] if described is None else [described])]
+    blocks.append(_classes(fits))
     if fit.facts.weights is not None:
-        blocks.append(Text("Rows are weighted: a weight of k counts as k rows."))
+        blocks.append(Text("Observations are weighted: a weight of k counts as k observations."))
     if fit.plan.factors:
         pairs = zip(fit.plan.factors, fit.facts.group_sizes, strict=True)
         sizes = (
             (factor.name, len(factor.levels), int(n.min()), float(np.median(n)), int(n.max())) for factor, n in pairs
         )
-        head = ("factor", "groups", "fewest rows", "median", "most rows")
-        blocks.append(Table("Groups, and rows of a group.", head, cells(*sizes)))
-    return Section("The data", tuple(blocks))
+        head = ("grouping factor", "levels", "smallest", "median", "largest")
+        blocks.append(Table("Grouping factors: levels, and observations per level.", head, cells(*sizes)))
+    return Section("Data", tuple(blocks))
 
 
 def _classes(fits: Sequence[Fit]) -> Table:
@@ -122,27 +130,29 @@ def _classes(fits: Sequence[Fit]) -> Table:
             pairs += both if len(fits) == 1 else both[1:]
     n_columns, total = 3 if pairs[0][2] is None else 4, sum(n_rows for _, n_rows, _ in pairs)
     body = cells(*((str(label), n, share(n, total), weight)[:n_columns] for label, n, weight in pairs))
-    return Table("Rows by class.", ("class", "rows", "share", "sum of weights")[:n_columns], body)
+    head = ("class", "observations", "proportion", "sum of weights")[:n_columns]
+    return Table("Observations by class.", head, body)
 
 
 def missing_section(fit: Fit, patterns: MissingPatterns) -> Section:
-    """How much is missing, where, and what that costs."""
+    """Missing values and their patterns, and the fraction of missing information."""
     lost = {name: f"{100 * part:.0f} %" for name, part in tables.missing_fractions(fit).items()}
-    head, columns = ("column", "missing", "share", "information lost")[: 4 if lost else 3], patterns.by_column.items()
+    head, columns = ("predictor", "missing", "proportion", "FMI")[: 4 if lost else 3], patterns.by_column.items()
+    fmi = " FMI: fraction of missing information about the coefficient." if lost else ""
     body = ((name, count, share(count, patterns.total), lost.get(name, ""))[: len(head)] for name, count in columns)
     is_fixed = isinstance(fit.spec.missing, MissingModel) and fit.spec.missing.fixed
-    how = "by a distribution that was learned first" if is_fixed else "together with the coefficients"
+    how = "from a distribution that was estimated first" if is_fixed else "jointly with the coefficients"
     blocks = (
         Text(
-            f"{_share(patterns.n_incomplete, patterns.total)} of the rows have at least one missing value, in "
-            f"{count_noun(len(patterns.counts), 'pattern')}. Missing values were inferred {how}; "
-            "no row was dropped."
+            f"{_share(patterns.n_incomplete, patterns.total)} of the observations have at least one missing value; "
+            f"there are {count_noun(len(patterns.counts), 'pattern')}. Missing values were imputed {how}; "
+            "no observation was dropped."
         ),
-        Table("Missing values by column.", head, cells(*body)),
+        Table(f"Missing values by predictor.{fmi}", head, cells(*body)),
         picture(
             "missing",
-            "Which inputs are missing together, one row for each pattern.",
-            "Patterns of missing values: squares are missing, dots are known.",
+            "Patterns of missing values: which predictors are missing together, with the numbers of observations.",
+            "Patterns of missing values: squares are missing, dots are observed.",
             lambda ax: diagnostics.missing(fit, ax),
         ),
     )
@@ -150,8 +160,8 @@ def missing_section(fit: Fit, patterns: MissingPatterns) -> Section:
 
 
 def _row_count(facts: Facts) -> str:
-    weight = "" if facts.weights is None else f", of weight {sum(facts.weights):.6g}"
-    return f"{facts.n_rows} rows{weight}" + (f"; {facts.left_out}" if facts.left_out else "")
+    weight = "" if facts.weights is None else f" with a total weight of {sum(facts.weights):.6g}"
+    return count_noun(facts.n_rows, "observation") + weight + (f"; {facts.left_out}" if facts.left_out else "")
 
 
 def _share(part: int, whole: int) -> str:
@@ -159,10 +169,10 @@ def _share(part: int, whole: int) -> str:
 
 
 def _columns(fit: Fit) -> str:
-    parts = [count_noun(fit.plan.n_shown, "column")]
+    parts = [count_noun(fit.plan.n_shown, "design column")]
     if fit.reader is not None and fit.reader.curves:
-        parts.append(count_noun(len(fit.reader.curves), "curve"))
-    parts += [f"{len(factor.levels)} groups of {factor.name}" for factor in fit.plan.factors]
+        parts.append(count_noun(len(fit.reader.curves), "smooth term"))
+    parts += [f"{count_noun(len(factor.levels), 'level')} of {factor.name}" for factor in fit.plan.factors]
     return ", ".join(parts) + ("" if fit.plan.recipe.intercept else ", no intercept")
 
 
@@ -170,93 +180,109 @@ def _scaling(recipe: Recipe, n_shown: int) -> str:
     if (recipe.scale[:n_shown] == 1.0).all():
         return "Columns were not scaled."
     if recipe.intercept:
-        return "Columns were scaled to mean 0 and standard deviation 1 in the fit."
-    return "Columns were scaled to standard deviation 1 in the fit, but not centred."
+        return "Columns were standardised to mean 0 and standard deviation 1."
+    return "Columns were scaled to standard deviation 1, but not centred."
 
 
 LEVEL = 0.95
 MAX_IN_FIGURE = 30
-MAX_IN_TABLE = 2000
+MAX_IN_TABLE, MAX_COEFFICIENTS = 2000, 200
 
 
 def coefficients(fit: Fit, key: str) -> Section:
-    """Forest plot and table."""
+    """Forest plot and table of the coefficients; of a logistic model, of odds ratios first."""
     table, n_terms, notes = fit.summary(LEVEL), fit.plan.n_shown, covariance(fit).notes
     unit = np.concatenate([np.full(len(table) - n_terms, np.nan), fit.plan.recipe.spread[:n_terms]])
     scaled = table["estimate"].to_numpy(dtype=float) * unit
-    chosen = top_k(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MAX_IN_TABLE)
-    written = _rows(table.iloc[chosen])
-    body = cells(*((str(table.index[k]), *row, float(scaled[k])) for k, row in zip(chosen, written, strict=True)))
-    head = ("term", *printing.headings(table), "estimate per sd")
-    blocks: list[Block] = [
-        Text(
-            f"A coefficient is the change of the score for one unit of its column; “estimate per sd” is for one "
-            f"standard deviation and comparable across columns. Positive coefficients mean {fit.classes[1]!s}."
-        )
-    ]
+    n_likely = int((fit.inclusion_probability > 0.05).sum())
+    most = max(MAX_IN_FIGURE, n_likely) if fit.selects else MAX_COEFFICIENTS
+    chosen = top_k(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), most)
+    odds = fit.spec.likelihood.normalised
+    change = "is the factor by which the odds change" if odds else "is the change of the decision value"
+    what, one = ("odds ratios", "An odds ratio") if odds else ("coefficients", "A coefficient")
+    text = f"{one} {change} for an increase of one unit of its column; per SD: of one standard deviation, which is"
+    blocks: list[Block] = [Text(f"{text} comparable across columns. Modelled class: “{fit.classes[1]!s}”.")]
     if n_terms:
         top = min(max(int((fit.inclusion_probability > 0.5).sum()), 1), MAX_IN_FIGURE)
         shown = "all" if top == n_terms else f"the {top} largest of {n_terms}"
-        alt = (
-            f"Forest plot of {shown} coefficients for one standard deviation of each column; the table has the numbers."
-        )
-        caption = f"Coefficients for one standard deviation of their columns ({shown}): {notes.interval(LEVEL)}."
-        blocks.append(picture(f"{key}-forest", alt, caption, lambda ax: estimates.coefficients(fit, ax, top=top)))
-    caption = f"Coefficients, {100 * LEVEL:g} % intervals {notes.intervals}."
-    caption += f" The {len(chosen)} largest of {len(table)}." if len(chosen) < len(table) else ""
-    return Section("Coefficients", (*blocks, Table(caption, head, body)))
+        alt = f"Forest plot of {shown} {what} per SD with {100 * LEVEL:g} % intervals; the table has the numbers."
+        caption = f"{what.capitalize()} per SD of the column ({shown}): {notes.interval(LEVEL)}."
+        draw = partial(estimates.coefficients, fit, top=top, exponentiate=odds)
+        blocks.append(picture(f"{key}-forest", alt, caption, draw))
+    more = f" The {len(chosen)} largest of {len(table)}." if len(chosen) < len(table) else ""
+    if odds:
+        blocks.append(_odds_ratios(table, unit, chosen, notes.intervals + "." + more))
+        table = table.drop(columns=list(tables.ODDS_RATIOS))
+    written = _rows(table.iloc[chosen])
+    body = cells(*((str(table.index[k]), *row, float(scaled[k])) for k, row in zip(chosen, written, strict=True)))
+    head = ("term", *printing.headings(table), "estimate per SD")
+    scale = " (log odds)" if odds else ""
+    caption = f"Coefficients{scale}, with {100 * LEVEL:g} % intervals {notes.intervals}.{more}"
+    title = "Odds ratios and coefficients" if odds else "Coefficients"
+    return Section(title, (*blocks, Table(caption, head, body)))
+
+
+def _odds_ratios(table: "pd.DataFrame", unit: Array, chosen: list[int], which: str) -> Table:
+    """Odds ratios per unit and per SD, with their intervals."""
+    logs = table[list(tables.ODDS_RATIOS.values())].to_numpy(dtype=float)
+    with np.errstate(over="ignore"):
+        ratios = np.exp(np.column_stack([logs, logs * unit[:, None]]))
+    ends = [f"{100 * LEVEL:g} % CI, {end}" for end in ("lower", "upper")]
+    body = cells(*((str(table.index[k]), *map(float, ratios[k])) for k in chosen))
+    head = ("term", "OR per unit", *ends, "OR per SD", *ends)
+    return Table(f"Odds ratios (OR), with {100 * LEVEL:g} % intervals {which}", head, body)
 
 
 def selection(fit: Fit, gates: GateMap, key: str) -> Section:
     """Inclusion probabilities."""
-    gated = fit.inclusion_probability[fit.plan.shown(gates.gate_of) >= 0]
-    top, n_in = min(len(gated), estimates.MAX_INCLUDED), int((gated > 0.5).sum())
-    between = int(((gated > 0.05) & (gated < 0.95)).sum())
+    indicated = fit.inclusion_probability[fit.plan.shown(gates.gate_of) >= 0]
+    top, n_in = min(len(indicated), estimates.MAX_INCLUDED), int((indicated > 0.5).sum())
+    between = int(((indicated > 0.05) & (indicated < 0.95)).sum())
     text = (
-        f"{n_in} of {len(gated)} inputs are more likely in than out (inclusion probability above ½); "
-        f"{between or 'none'} of the probabilities {'lies' if between == 1 else 'lie'} between 0.05 and 0.95."
+        f"{n_in} of {len(indicated)} predictors have an inclusion probability above ½; "
+        f"{between or 'none'} of the probabilities {'is' if between == 1 else 'are'} between 0.05 and 0.95."
     )
     caption = (
-        f"Inclusion probabilities{'' if top == len(gated) else f', the {top} largest'}. Blue circles are positive, "
-        "vermilion squares negative, and filled where the sign is nearly certain; numbers are coefficients for one "
-        "standard deviation."
+        f"Inclusion probabilities{'' if top == len(indicated) else f', the {top} largest'}. Blue circles are positive "
+        "coefficients, vermilion squares negative ones; they are filled if the sign has a probability above 97.5 %. "
+        "Numbers are coefficients per SD."
     )
-    alt = f"Dots of the inclusion probabilities of {top} inputs; the table of coefficients has the numbers."
+    alt = f"Dot plot of the inclusion probabilities of {top} predictors; the table of coefficients has the numbers."
     figure = picture(f"{key}-inclusion", alt, caption, lambda ax: estimates.inclusion(fit, ax, top=top))
-    return Section("Selection", (Text(text), figure))
+    return Section("Variable selection", (Text(text), figure))
 
 
 def curves(fit: Fit, reader: "Reader", key: str) -> Section:
     """One figure for each spline."""
     blocks: list[Block] = [
         Text(
-            "A curve is the change of the score from its mean over the rows, including the linear part. Ticks at the "
-            "bottom are the knots, placed at quantiles of the data."
+            f"A curve is the deviation of the {predictor_name(fit)} from its mean over the observations, the linear "
+            "part included. Ticks at the bottom are the knots, at quantiles of the data."
         )
     ]
     for k, term in enumerate(str(curve.term) for curve in reader.curves):
         caption, draw = f"{term}: {covariance(fit).notes.band(LEVEL)}.", partial(estimates.spline, fit, term=term)
-        blocks.append(picture(f"{key}-curve{k}", f"The curve {term} with its band.", caption, draw))
-    return Section("Curves", (*blocks, *([] if fit.plan.factors else [_components(fit)])))
+        blocks.append(picture(f"{key}-curve{k}", f"The smooth term {term} with its band.", caption, draw))
+    return Section("Smooth terms", (*blocks, *([] if fit.plan.factors else [_components(fit)])))
 
 
 def groups(fit: Fit, key: str) -> Section:
-    """Variance components, and the effects of each factor's groups."""
+    """Variance components, and the random effects of each factor."""
     blocks: list[Block] = [
         Text(
-            "Group effects have mean 0 and a spread that is inferred with them: groups with few rows are shrunk "
-            "towards 0."
+            "Random effects have mean 0 and a standard deviation that is estimated with them: levels with few "
+            "observations are shrunk towards 0."
         ),
         _components(fit),
     ]
     for k, factor in enumerate(fit.plan.factors):
         for j, effect in enumerate(factor.effects):
-            what = "Intercepts" if effect == INTERCEPT else f"Slopes of {effect}"
-            caption = f"{what} of the {len(factor.levels)} groups of {factor.name}, in order."
+            what = "Random intercepts" if effect == INTERCEPT else f"Random slopes of {effect}"
+            caption = f"{what} of the {len(factor.levels)} levels of {factor.name}, in order."
             draw = partial(estimates.random_effects, fit, factor=factor.name, effect=effect)
             blocks.append(picture(f"{key}-groups{k}x{j}", f"Caterpillar plot. {caption}", caption, draw))
         blocks.append(_effects_table(fit, factor))
-    return Section("Groups", tuple(blocks))
+    return Section("Random effects", tuple(blocks))
 
 
 def _components(fit: Fit) -> Table:
@@ -264,7 +290,8 @@ def _components(fit: Fit) -> Table:
     table = tables.printed_components(fit, LEVEL)
     names = [f"{term}" if effect == "all" else f"{term}, {effect}" for term, effect in table.index]
     which = f"with {100 * LEVEL:g} % intervals {tables.component_notes(fit).components}"
-    return _table(f"Standard deviations of effects, and correlations, {which}.", "effects", names, table)
+    title = "Variance components: standard deviations of random effects and smooth terms, and correlations,"
+    return _table(f"{title} {which}.", "term", names, table)
 
 
 def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
@@ -272,7 +299,7 @@ def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
     shown = table.iloc[top_k(np.abs(table["estimate"].to_numpy(dtype=float)), MAX_IN_TABLE)]
     more = "" if len(shown) == len(table) else f", the {len(shown)} largest of {len(table)}"
     names = [estimates.group_name(label) for label in shown.index]
-    return _table(f"Effects of each group of {factor.name}{more}", factor.name, names, shown, folded=True)
+    return _table(f"Random effects of {factor.name}{more}", factor.name, names, shown, folded=True)
 
 
 def _table(caption: str, what: str, names: list[str], table: "pd.DataFrame", *, folded: bool = False) -> Table:
@@ -287,16 +314,16 @@ def convergence_section(fit: Fit, key: str) -> Section:
     bounds, drawn = fit.history.bounds, fit.history.traces
     if len(bounds) > 2:
         caption = (
-            f"The bound on the log evidence at each accepted step, as its distance from the end at "
-            f"{printing.format_inline(fit.elbo, 7)}. It should rise steadily to the end."
+            f"ELBO gap: the distance of the evidence lower bound from its final value, "
+            f"{printing.format_inline(fit.elbo, 7)}, at each iteration. It should fall steadily."
         )
-        alt = f"The bound rises over {len(bounds)} accepted steps."
+        alt = f"The ELBO gap falls over {len(bounds)} iterations."
         blocks.append(picture(f"{key}-bound", alt, caption, lambda ax: diagnostics.bound(fit, ax)))
     if drawn is not None and drawn.n_draws >= MIN_DRAWS and fit.plan.n_shown:
-        caption = "Draws of the parameters that mix worst, by chain. Well-mixed chains overlap and show no trend."
-        alt = "Traces of the chains."
+        caption = "Trace plots of the parameters that mix worst. Chains that have converged overlap and have no trend."
+        alt = "Trace plots of the chains."
         blocks.append(picture(f"{key}-trace", alt, caption, lambda ax: diagnostics.traces(fit, axes=ax, top=3)))
-    return Section("How the fit ended", tuple(blocks))
+    return Section("Convergence", tuple(blocks))
 
 
 def fit_sections(fit: Fit, key: str) -> Iterator[Section]:

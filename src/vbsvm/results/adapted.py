@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def adapted(fit: "Fit", reader: Reader, data: Any, weights: str | ArrayLike | None) -> "Fit":
     """Return the fit extended by the groups of these rows with known outcome."""
     if not fit.plan.factors:
-        raise ValueError("adapt: the model has no groups.")
+        raise ValueError("adapt: the model has no random effects.")
     rows = _Rows.from_data(fit, reader, data, weights)
     with single_threaded_blas():
         without_rows = fit._without_rows()
@@ -83,14 +83,14 @@ class _Rows:
         missing = [name for name in reader.parts.inputs if frame[name].isna().to_numpy().any()]
         if missing:
             row = frame.index[int(np.argmax(frame[missing[0]].isna().to_numpy()))]
-            raise ValueError(f"adapt: column {missing[0]!r} has no value in row {row}: leave such rows out.")
+            raise ValueError(f"adapt: column {missing[0]!r} is missing in row {row}: drop such rows.")
         encoded = reader.encode(frame)
         for factor, levels_of_rows in zip(others, encoded.levels, strict=False):
             if (levels_of_rows == UNSEEN).any():
                 row = frame.index[int(np.argmax(levels_of_rows == UNSEEN))]
                 raise ValueError(
-                    f"adapt learns the groups of {tail.name!r}, and row {row} has a group of {factor.name!r} that "
-                    "was not seen in fit: leave such rows out, or fit the model again."
+                    f"adapt updates random effects of {tail.name!r} only, and row {row} has a new level of "
+                    f"{factor.name!r}: drop such rows, or refit the model."
                 )
         outcome = observed_classes(fit, data)[row_index]
         signs = np.where(outcome == fit.classes[1], 1.0, -1.0)
@@ -171,7 +171,7 @@ class _Groups:
         """Update a variational fit; for groups of the fit the prior is their previous posterior."""
         before = self.state.coefficients
         if not isinstance(before, ArrowGaussian):
-            raise ValueError("adapt: the coefficients of this fit are known by draws only: fit the new rows with it.")
+            raise ValueError("adapt: the coefficients of this fit are known by draws only: refit with the new rows.")
         components, shares = self._adapt(outcome.likelihood, before.core, before.shapes, self._priors(before))
         gates = self.state.gates
         if gates is not None and self.spec.gate_map is not None:
@@ -189,8 +189,8 @@ class _Groups:
         """Update a sampled fit: effects are estimated at the draws' mean and covariance, and drawn given each draw."""
         if self.known_groups[0].any():
             raise ValueError(
-                "adapt: after Gibbs sampling only new groups are learned, and some of these rows have a group of "
-                "the fit: leave them out, or fit the model again."
+                "adapt: after Gibbs sampling only new levels are supported, and some of these rows have levels of "
+                "the training data: drop them, or refit the model."
             )
         q, draws = len(self.precisions[0]), sample.coefficients
         n_core = draws.shape[2] - len(self.places) * q

@@ -48,8 +48,8 @@ def posterior(traces: Traces) -> tuple[dict[str, Array], dict[str, list[str]]]:
 def to_arviz(traces: Traces, rows: TrainingRows | None = None, *, log_likelihood: bool = False) -> Any:
     """Convert draws to an InferenceData (ArviZ 0.x) or a DataTree (ArviZ 1.x).
 
-    Beside the group posterior there are observed_data and constant_data where the rows of the fit are at hand, and
-    log_likelihood where it is asked for.
+    In addition to the group posterior there are observed_data and constant_data if the training data are in memory,
+    and log_likelihood on request.
     """
     draws, dimensions = posterior(traces)
     coordinates: dict[str, Any] = {"term": list(traces.plan.shown_names)}
@@ -82,8 +82,8 @@ def _assembled(groups: dict[str, dict[str, Any]], dims: dict[str, list[str]], co
 # Chains × draws × rows: two gigabytes.
 MAX_NUMBERS = 2**28
 CAVEAT = (
-    "The hinge loss is no normalised likelihood: these are logs of a pseudo-likelihood, and elpd by LOO or WAIC has "
-    "no absolute meaning. vbsvm.compare_models compares models by predicted probabilities instead."
+    "The hinge loss is a pseudo-likelihood, not normalised: elpd by LOO or WAIC is not interpretable. Use "
+    "vbsvm.compare_models, which compares models by predicted probabilities."
 )
 
 
@@ -105,15 +105,15 @@ def observed_rows(
 def pointwise_log_likelihood(rows: TrainingRows | None, sample: Sample) -> Array:
     """Weighted log likelihood of each row, chains × draws × rows in the order of the data."""
     if rows is None or isinstance(rows.source, Distributed):
-        raise ValueError("to_arviz: log_likelihood=True needs the rows of the fit, which a loaded one does not hold.")
+        raise ValueError("to_arviz: log_likelihood=True needs the training data, which saved models do not contain.")
     if rows.spec.missing is not None:
-        raise ValueError("to_arviz: log_likelihood=True needs complete inputs: missing values are not kept with draws.")
+        raise ValueError("to_arviz: log_likelihood=True needs complete data: draws of missing values are not stored.")
     n_chains, n_draws, n = sample.coefficients.shape
     source = rows._unchanged
     if n_chains * n_draws * source.n_rows > MAX_NUMBERS:
         raise ValueError(
-            f"to_arviz: log_likelihood=True would make numbers of {n_chains * n_draws} draws × {source.n_rows} "
-            f"rows; up to {MAX_NUMBERS} are made. Ask for fewer draws."
+            f"to_arviz: log_likelihood=True needs {n_chains * n_draws} draws × {source.n_rows} rows; up to "
+            f"{MAX_NUMBERS} numbers are supported. Use fewer draws."
         )
     draws = sample.coefficients.reshape(-1, n)
     parts = source.sum_parts(lambda part: [np.stack([part.scores(theta, None) for theta in draws])])

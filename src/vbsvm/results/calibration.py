@@ -18,7 +18,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.model.likelihoods.logistic import log_mean_expit
 from vbsvm.model.row_pass import RowInfluence
 
-# The variance of a normal score widens a logistic curve as much as this share of it in the square of the slope.
+# The variance of a normal score widens a logistic curve as much as this proportion of it in the square of the slope.
 WIDENING = np.pi / 8
 # Beyond it a score carries no information; a distribution without a mean has an infinite variance.
 LARGEST_VARIANCE = 1e20
@@ -64,11 +64,10 @@ class Calibration:
 
 
 def log_odds(calibrations: Sequence[Calibration], scores: Array, variances: Array) -> Array:
-    """Log odds from scores, rows × models, averaged over missing inputs and effects of new groups.
+    """Log odds from scores, rows × models, averaged over missing predictors and effects of new groups.
 
-    ``variances`` are those that missing inputs and new groups cause. All models have the same bend and, in a row, the
-    same variance, so that the largest of several log odds belongs to the largest a f.
-    """
+    ``variances`` are those that missing predictors and new groups cause. All models have the same bend and, in a row,
+    the same variance, so that the largest of several log odds belongs to the largest a f."""
     return _link(calibrations, scores, variances) + np.array([calibration.offset for calibration in calibrations])
 
 
@@ -86,7 +85,7 @@ def _link(calibrations: Sequence[Calibration], scores: Array, variances: Array) 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class LeftOutScores:
-    """Leave-one-out scores f of rows with labels y = ±1 and weights s; u is their variance by missing inputs.
+    """Leave-one-out scores f of rows with labels y = ±1 and weights s; u is their variance by missing predictors.
 
     ``offset`` is what class weights added to the log odds, and ``fitted`` are the scores of the fit to all rows. A
     ``leverage`` near 1 says that f is not to be trusted.
@@ -229,7 +228,7 @@ class _Objective:
         gradient = J @ error + [of_error + of_prior - PRIOR_WEIGHT, BEND_PENALTY]
         curvature = (J * (rows.s * p * (1.0 - p))) @ J.T + 1e-9 * np.eye(2)
         curvature[0, 0] += of_error * (1.0 + x * float(expit(-x))) + of_prior
-        error *= psi  # times second derivatives of ψ, as shares of ψ
+        error *= psi  # times second derivatives of ψ, as proportions of ψ
         rest = 1.0 - bent
         mixed = float(error @ (q * (rest - 0.5 * bent)))
         of_slope, of_bend = float(error @ (bent * (bent - 2.0 * rest))), 0.75 * float(error @ (q * q))

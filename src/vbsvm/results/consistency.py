@@ -51,7 +51,7 @@ def check_agreement(fit: Fit) -> None:
     """Raise if the parts of a fit are inconsistent: by their shapes, and by predicting one row with all of them."""
     for what, agrees in _checks(fit):
         if not agrees:
-            raise ValueError(f"{what} does not belong to the rest")
+            raise ValueError(f"{what} does not match the rest")
     recipe = fit.plan.recipe
     row = np.where(np.isfinite(recipe.scale), recipe.centre, 0.0)[None]
     for level in (0, UNSEEN):
@@ -131,13 +131,13 @@ def _outcome(outcome: OptimizeResult, spec: Spec, n_coefficients: int) -> Checks
         yield f"the scale of {block.name}", all(0 < float(setting) < np.inf for setting in settings)
     gates, map = state.gates, spec.gate_map
     shapes = None if gates is None else gates.log_odds.shape, None if map is None else (map.n_gates,)
-    yield "the gates", shapes[0] == shapes[1]
+    yield "the indicators", shapes[0] == shapes[1]
     inputs = input_model(spec.missing)
     if inputs is not None and outcome.inputs is not None:
         distribution, sums = inputs.inputs, outcome.inputs
         n_known, n_variables = inputs.n_regressors, len(distribution.variables)
-        yield "the sums of the inputs", sums.linear.shape == (n_known, n_variables)
-        yield "the sums of the inputs", sums.squares.shape == (n_variables, n_variables)
+        yield "the sums of the predictors", sums.linear.shape == (n_known, n_variables)
+        yield "the sums of the predictors", sums.squares.shape == (n_variables, n_variables)
 
 
 def _sample(sample: Sample, spec: Spec, n_coefficients: int) -> Checks:
@@ -152,7 +152,7 @@ def _sample(sample: Sample, spec: Spec, n_coefficients: int) -> Checks:
         variances = scale[..., :: q + 1] if scale.shape == (*size, q * q) else np.empty(0)
         yield f"the scale of {block.name}", bool((variances > 0).all() and np.isfinite(variances).all())
     shapes = None if sample.gates is None else sample.gates.shape, None if map is None else (*size, map.n_gates)
-    yield "the gates", shapes[0] == shapes[1]
+    yield "the indicators", shapes[0] == shapes[1]
 
 
 def _is_finite(part: Any, name: str = "") -> bool:
@@ -169,7 +169,7 @@ def _is_finite(part: Any, name: str = "") -> bool:
 
 def _plan(plan: Plan) -> Checks:
     shape = (len(plan.names),)
-    yield "the recipe", plan.recipe.centre.shape == plan.recipe.scale.shape == shape
+    yield "the standardisation", plan.recipe.centre.shape == plan.recipe.scale.shape == shape
     yield "the centre of the columns", bool(np.isfinite(plan.recipe.centre).all())
     yield "the scale of the columns", bool((plan.recipe.scale > 0.0).all())  # infinite where a column is constant
     yield "the number of columns", 0 <= plan.n_shown <= plan.n_fixed and plan.n_carried >= 0
@@ -208,7 +208,7 @@ def _spec(spec: Spec, plan: Plan, n_coefficients: int) -> Checks:
         yield f"the block {block.name}", block.gate_of is None or block.gate_of.shape == (block.size,)
     inputs = input_model(spec.missing)
     if inputs is not None:
-        yield "the distribution of the inputs", _inputs_agree(inputs.inputs, plan)
+        yield "the distribution of the predictors", _inputs_agree(inputs.inputs, plan)
     if isinstance(spec.missing, MissingModel) and spec.missing.levels is not None:
         yield "the distribution of the levels", _levels_agree(spec.missing.levels, plan)
 
@@ -266,7 +266,7 @@ def _reader(reader: Reader, plan: Plan) -> Checks:
     for levels, counts in zip(categories.levels, categories.counts, strict=True):
         yield "the categories", levels.ndim == 1 and levels.shape == counts.shape and _are_labels(levels)
     places = [k for variable in reader.linear.variables for k in (variable.place, *variable.links)]
-    yield "the inputs that may be missing", all(0 <= k < len(plan.names) for k in places)
+    yield "the predictors that may be missing", all(0 <= k < len(plan.names) for k in places)
 
 
 def _inputs_agree(inputs: Inputs, plan: Plan) -> bool:
@@ -300,7 +300,7 @@ def _within(numbers: NDArray[np.intp], end: int) -> bool:
 
 def _spreads(spreads: LearnedCovariances, plan: Plan, n_coefficients: int, *, gates: bool) -> Checks:
     for estimate in spreads.learned:
-        what, covariance, between = f"the {estimate.kind} spread", estimate.covariance, estimate.between
+        what, covariance, between = f"the {estimate.kind} covariance", estimate.covariance, estimate.between
         yield what, estimate.kind in KINDS and estimate.mean.shape == (plan.n_fixed,) and estimate.by in WAYS
         yield what, estimate.degrees > 0 and (estimate.unit is None or 0 <= estimate.unit < len(plan.factors))
         for matrix in (covariance, between):
@@ -317,15 +317,15 @@ def _spreads(spreads: LearnedCovariances, plan: Plan, n_coefficients: int, *, ga
 
 
 def _are_numbers(array: Array, *, gates: bool) -> bool:
-    """Whether all values are finite; with gates, NaN is allowed for excluded coefficients."""
+    """Whether all values are finite; with indicators, NaN is allowed for excluded coefficients."""
     return bool((np.isfinite(array) | (np.isnan(array) & gates)).all())
 
 
 def _population(population: Population, plan: Plan) -> Checks:
     size = len(population.inputs.variables)
-    yield "the inputs", _inputs_agree(population.inputs, plan)
-    yield "the mean of the inputs", population.mean.shape == (size,) and population.covariance.shape == (size, size)
-    yield "the covariance of the inputs", _is_covariance(population.covariance)
+    yield "the predictors", _inputs_agree(population.inputs, plan)
+    yield "the mean of the predictors", population.mean.shape == (size,) and population.covariance.shape == (size, size)
+    yield "the covariance of the predictors", _is_covariance(population.covariance)
 
 
 def _is_covariance(matrix: Array) -> bool:

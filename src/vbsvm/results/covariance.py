@@ -99,7 +99,7 @@ def default_kind(fit: "Fit") -> str:
 
 
 def _has_posterior(fit: "Fit") -> bool:
-    """Whether the posterior covariance is stored or affordable; not with gates, whose response is unreliable."""
+    """Whether the posterior covariance is stored or affordable; not with indicators, whose response is unreliable."""
     state = fit.posterior.state
     if state.missing is not None or state.gates is not None or not _can_form(fit):
         return False
@@ -164,7 +164,7 @@ def covariance(fit: "Fit", kind: str | None = None) -> Intervals:
 def _compute(fit: "Fit", kind: str) -> Intervals:
     posterior = fit.posterior
     if posterior.by_draws and kind in (CURVATURE, MEAN_FIELD):
-        raise ValueError(f"covariance={kind!r} is only available after variational Bayes; this fit was sampled.")
+        raise ValueError(f"covariance={kind!r} is only available for variational fits; this fit was sampled.")
     if kind == (POSTERIOR if posterior.by_draws else MEAN_FIELD):
         return posterior
     if kind == CURVATURE:
@@ -204,14 +204,14 @@ def _notes(fit: "Fit", kind: str, reliability: Reliability | None, **facts: Any)
 def _training_rows(fit: "Fit", kind: str) -> TrainingRows:
     if fit._rows is None:
         raise ValueError(
-            f"covariance={kind!r} is learned from the training data, which this fit no longer holds: ask for it "
-            "before the model is saved, and the file will have it."
+            f"covariance={kind!r} needs the training data, which are not stored in saved models: call "
+            "summary(covariance=…) before saving, and the file contains it."
         )
     return fit._rows
 
 
 def score_posterior(fit: "Fit") -> Posterior:
-    """Posterior for standard deviations of scores: by the curvature, which includes effects of groups."""
+    """Posterior for standard deviations of linear predictors: by the curvature, including random effects."""
     if fit.posterior.by_draws or not _has_curvature(fit):
         return fit.posterior
     if CURVATURE not in fit._covariances:

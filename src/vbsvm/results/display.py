@@ -68,10 +68,10 @@ def line(fit: "Fit") -> str:
     return printing.visible(f"<{_headline(fit)}>")
 
 
-def text(fit: "Fit") -> str:
-    """Summary text: headline, fixed effects, variance components, and notes on their standard errors."""
+def text(fit: "Fit", coefficients: "pd.DataFrame | None" = None) -> str:
+    """Summary text: headline, fixed effects (or a part of them), variance components, and notes."""
     head = "\n".join(map(printing.wrap_text, [_headline(fit), *_remarks(fit)]))
-    return "\n\n".join([head, *_with_notes(_tables(fit).values()), *_caution(fit)])
+    return "\n\n".join([head, *_with_notes(_tables(fit, coefficients).values()), *_caution(fit)])
 
 
 def html(fit: "Fit") -> str:
@@ -124,8 +124,9 @@ def _caution(fit: "Fit") -> list[str]:
     return [] if fit.spec.likelihood.normalised else [printing.wrap_text(MISLEADING)]
 
 
-def _tables(fit: "Fit") -> "dict[str, pd.DataFrame]":
-    by_caption = {"Coefficients": fit.summary(), "Variance components": tables.printed_components(fit)}
+def _tables(fit: "Fit", coefficients: "pd.DataFrame | None" = None) -> "dict[str, pd.DataFrame]":
+    coefficients = fit.summary() if coefficients is None else coefficients
+    by_caption = {"Coefficients": coefficients, "Variance components": tables.printed_components(fit)}
     return {caption: table for caption, table in by_caption.items() if len(table)}
 
 

@@ -19,7 +19,7 @@ from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.loop import OptimizeResult, Status
 from vbsvm.missing.imputation import MissingPatterns, Population, mean_and_covariance, with_index
 from vbsvm.model.spec import Spec
-from vbsvm.results import arviz, display, imputation, prediction, tables, variance_components
+from vbsvm.results import arviz, display, imputation, prediction, tables, variance_components, variance_partition
 from vbsvm.results import covariance as covariances
 from vbsvm.results import fit_predictions as predictions
 from vbsvm.results.adapted import adapted
@@ -294,46 +294,53 @@ class Fit(AverageEffects, Predictor):
         check_level("random_effects", level)
         return tables.like_rows(self, tables.random_effects(self, factor, level))
 
+    @predictions.accepts_new_groups
     def decision_function(
-        self, data: Any, *, return_std: bool = False, new_groups: str = "population"
+        self, data: Any, *, return_std: bool = False, groups: str = "known"
     ) -> Array | tuple[Array, Array]:
         """Mean score of each row, and on request its standard deviation.
 
-        A group that was not seen in fit gets the population's score, and the variance of its effects is added to the
-        score's; ``new_groups="error"`` refuses it.
+        Observations of a group that the fit knows have its random effects. Of a new group they have the population's
+        score, and the variance of its random effects is added; so they have without the column of groups.
+        ``groups="new"`` predicts all observations as of new groups, and ``groups="error"`` refuses unseen groups. All
+        predictions, ``effects``, ``contrasts`` and ``slopes`` have these choices.
         """
         if not return_std:
-            return predictions.evaluate(self, "decision_function", data, new_groups)
-        found = predictions.score_moments(self, predictions.read(self, data, new_groups))
+            return predictions.evaluate(self, "decision_function", data, groups)
+        found = predictions.score_moments(self, predictions.read(self, data, groups))
         return found.mean, np.sqrt(found.variance)
 
-    def predictive(self, data: Any, *, new_groups: str = "population") -> "pd.DataFrame":
+    @predictions.accepts_new_groups
+    def predictive(self, data: Any, *, groups: str = "known") -> "pd.DataFrame":
         """Mean and standard deviation of each row's score, and the probability that it is positive.
 
         The spread is that of the coefficients, and of missing inputs and new groups: with all coefficients known it
         would be 0. ``predict_proba`` is about the class of a row instead.
         """
-        mean, sd = self.decision_function(data, return_std=True, new_groups=new_groups)
+        mean, sd = self.decision_function(data, return_std=True, groups=groups)
         table = with_index(prediction.table(mean, sd), data)
         return tables.like(data, noted(table, covariances.score_posterior(self).notes))
 
-    def predict(self, data: Any, *, new_groups: str = "population") -> NDArray[Any]:
+    @predictions.accepts_new_groups
+    def predict(self, data: Any, *, groups: str = "known") -> NDArray[Any]:
         """Class of each row: by the sign of its score.
 
         Rows of a dask data frame are predicted when they are asked for: this, ``predict_proba``, ``predict_log_proba``
         and ``decision_function`` then give a series or a frame of Dask.
         """
-        return predictions.evaluate(self, "predict", data, new_groups)
+        return predictions.evaluate(self, "predict", data, groups)
 
-    def score(self, data: Any, weights: str | ArrayLike | None = None, *, new_groups: str = "population") -> float:
+    @predictions.accepts_new_groups
+    def score(self, data: Any, weights: str | ArrayLike | None = None, *, groups: str = "known") -> float:
         """Share of rows whose outcome, a column of ``data`` as in fit, is the predicted one.
 
         ``weights`` are a column of the data or a number for each row: a weight of k counts as k rows.
         """
-        predicted, labels = self.predict(data, new_groups=new_groups), predictions.observed_classes(self, data)
+        predicted, labels = self.predict(data, groups=groups), predictions.observed_classes(self, data)
         return float(np.average(predicted == labels, weights=row_weights("score", data, weights)))
 
-    def predict_proba(self, data: Any, *, new_groups: str = "population") -> Array:
+    @predictions.accepts_new_groups
+    def predict_proba(self, data: Any, *, groups: str = "known") -> Array:
         """Probabilities of the two classes; the larger belongs to the predicted class.
 
         Those of a hinge likelihood are its scores passed through a link that is fitted to leave-one-out scores, which
@@ -341,9 +348,10 @@ class Fit(AverageEffects, Predictor):
         They speak of the population of the weights. If inputs are missing or a group was not seen in fit, they are
         averaged over their possible values.
         """
-        return predictions.evaluate(self, "predict_proba", data, new_groups)
+        return predictions.evaluate(self, "predict_proba", data, groups)
 
-    def predict_interval(self, data: Any, level: float = 0.95, *, new_groups: str = "population") -> Any:
+    @predictions.accepts_new_groups
+    def predict_interval(self, data: Any, level: float = 0.95, *, groups: str = "known") -> Any:
         """Probability of the second class of each observation, with an interval for it.
 
         ``estimate`` is that of ``predict_proba``. The interval contains the probability of an observation with these
@@ -356,11 +364,11 @@ class Fit(AverageEffects, Predictor):
             Observations, as for ``predict``.
         level : float, default 0.95
             Level of the intervals.
-        new_groups : {"population", "error"}, default "population"
-            What is done with groups that were not seen in fit, as in ``predict``.
+        groups : {"known", "new", "error"}, default "known"
+            Whose random effects the observations have; see ``decision_function``.
         """
         check_in_memory(data=data)
-        encoded = predictions.read(self, data, new_groups)
+        encoded = predictions.read(self, data, groups)
         return predictions.predict_interval(self, encoded, self.predict_proba(encoded), data, level)
 
     def _file_columns(self) -> tuple[Sequence[str], Collection[str]]:
@@ -371,18 +379,20 @@ class Fit(AverageEffects, Predictor):
             )
         return self.reader.columns, predictions.text_columns(self.reader)
 
-    def predict_log_proba(self, data: Any, *, new_groups: str = "population") -> Array:
+    @predictions.accepts_new_groups
+    def predict_log_proba(self, data: Any, *, groups: str = "known") -> Array:
         """Logarithms of ``predict_proba``, which are finite also where a probability is too small for a number."""
-        return predictions.evaluate(self, "predict_log_proba", data, new_groups)
+        return predictions.evaluate(self, "predict_log_proba", data, groups)
 
-    def pseudo_probability(self, data: Any, *, new_groups: str = "population") -> Array:
+    @predictions.accepts_new_groups
+    def pseudo_probability(self, data: Any, *, groups: str = "known") -> Array:
         """Probabilities by the normalised pseudo-likelihood e^{−2(1 − f)₊} : e^{−2(1 + f)₊}; they are not calibrated.
 
         These are what the model itself says of a label. They are averaged like those of ``predict_proba``.
         """
         if self.spec.likelihood.normalised:
             raise AttributeError("pseudo_probability is for the hinge likelihood: this one has probabilities itself.")
-        scores = predictions.mean_scores(self, predictions.read(self, data, new_groups))
+        scores = predictions.mean_scores(self, predictions.read(self, data, groups))
         return prediction.probabilities(prediction.pseudo_log_odds([scores]))
 
     def adapt(self, data: Any, weights: str | ArrayLike | None = None) -> "Fit":
@@ -422,6 +432,25 @@ class Fit(AverageEffects, Predictor):
         table = tables.components(self, level)
         variance_components.warn_of_narrow(table)
         return table
+
+    def icc(self, level: float = 0.95, data: Any = None) -> "pd.DataFrame":
+        """Intraclass correlation of each grouping factor of a logistic model, on the latent scale, with its interval.
+
+        It is σ² / (Σ σ² + π²/3): the correlation of two observations of one level of this factor, and of no other. With
+        random slopes σ² is a mean over observations (Johnson 2014): those of ``data``, or of the fit.
+        """
+        check_level("icc", level)
+        variance_components.warn_of_narrow(tables.components(self, level))
+        return variance_partition.icc(self, level, data)
+
+    def r2(self, data: Any = None) -> "pd.DataFrame":
+        """Marginal and conditional R² of a logistic model (Nakagawa & Schielzeth 2013), on the latent scale.
+
+        The proportions of the variance that fixed effects explain, and fixed and random effects together; the residual
+        variance is π²/3. Averages are over the observations of ``data``, or of the fit. ``attrs["variances"]`` has the
+        parts.
+        """
+        return variance_partition.r2(self, data)
 
     @overload
     def impute(self, data: Any) -> "tuple[pd.DataFrame, pd.DataFrame]": ...

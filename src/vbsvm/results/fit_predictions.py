@@ -9,23 +9,26 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import wraps
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, final
+from typing import IO, TYPE_CHECKING, Any, ParamSpec, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.printing import warn_user
 from vbsvm.base.settings import check_level
 from vbsvm.design import frames
 from vbsvm.design.candidates import Candidates
-from vbsvm.design.columns import Encoded
+from vbsvm.design.columns import UNSEEN, Encoded
 from vbsvm.design.formula.missing_inputs import columns_in
 from vbsvm.design.values import did_you_mean, join_names
 from vbsvm.missing.categories import FixedLevels, LevelDistributions
 from vbsvm.missing.imputation import with_index
 from vbsvm.missing.model import MissingModel
+from vbsvm.model.spec import State
 from vbsvm.results import prediction, tables
 from vbsvm.results.comparison.leave_one_out import leave_one_out
 from vbsvm.results.comparison.models import LeftOutPredictions
@@ -43,27 +46,73 @@ if TYPE_CHECKING:
     from vbsvm.design.formula.reader import Reader
     from vbsvm.results.fit import Fit
 
+P = ParamSpec("P")
+R = TypeVar("R")
+# The random effects of rows: of their groups where the fit knows them; all of new groups; unseen groups are refused.
+GROUPS = KNOWN, NEW, ERROR = ("known", "new", "error")
 OF_ESTIMATOR = "This fit belongs to an estimator: use the methods of the estimator."
 
 
-def read(fit: "Fit", data: Any, new_groups: str = "population") -> Encoded:
-    """Encode rows as the columns of the fit; ``new_groups="error"`` raises for unseen groups."""
-    if new_groups not in ("population", "error"):
-        raise ValueError(f"new_groups must be 'population' or 'error'; got {new_groups!r}.")
-    if isinstance(data, Encoded):
-        encoded = data
-    elif fit.reader is None:
-        raise TypeError(OF_ESTIMATOR)
-    else:
-        encoded = fit.reader.read(data)
-    unseen = encoded.first_unseen() if new_groups == "error" else None
+def accepts_new_groups(method: Callable[P, R]) -> Callable[P, R]:
+    """A method that accepts ``new_groups="population"`` or ``"error"``, as ``groups=`` was called, with a warning."""
+
+    @wraps(method)
+    def renamed(*args: Any, **settings: Any) -> R:
+        if "new_groups" in settings:
+            earlier = settings.pop("new_groups")
+            settings["groups"] = KNOWN if earlier == "population" else earlier
+            message = f"{method.__name__}: new_groups={earlier!r} is now groups={settings['groups']!r}"
+            warn_user(f"{message}; the old form will go.", FutureWarning)
+        return method(*args, **settings)
+
+    return renamed
+
+
+def check_groups(what: str, groups: str) -> str:
+    """Check and return ``groups``; "observed" is the earlier name of "known"."""
+    if groups == "observed":
+        warn_user(f"{what}: groups='observed' is now groups='known'; the old form will go.", FutureWarning)
+        return KNOWN
+    if groups not in GROUPS:
+        raise ValueError(f"{what}: groups must be 'known', 'new' or 'error'; got {groups!r}.")
+    return groups
+
+
+def with_groups(fit: "Fit", encoded: Encoded, groups: str) -> Encoded:
+    """Rows of known and new groups as they are, or with all groups new; or raise if a group was not seen in fit."""
+    if groups == NEW:
+        return replace(encoded, levels=tuple(np.full_like(levels, UNSEEN) for levels in encoded.levels))
+    unseen = encoded.first_unseen() if groups == ERROR else None
     if unseen is not None:
         factor, row = unseen
         raise ValueError(
             f"The group of row {row} in {fit.plan.factors[factor].name!r} was not seen in fit. "
-            "new_groups='population' gives such rows the population's score."
+            "With groups='known' such rows are predicted as of a new group."
         )
     return encoded
+
+
+def warn_of_lacking_groups(fit: "Fit", data: Any) -> None:
+    """Warn once of data without the columns of groups."""
+    lacking = [] if fit.reader is None else fit.reader.lacking_groups(data)
+    if lacking and "groups" not in fit._warned:
+        fit._warned["groups"] = (
+            f"The data have no column {join_names(lacking)}: all observations are predicted as of new groups. "
+            f"groups='new' asks for this without a warning.{did_you_mean(lacking[0], frames.names_of(data))}"
+        )
+        warn_user(fit._warned["groups"], UserWarning)
+
+
+def read(fit: "Fit", data: Any, groups: str = KNOWN) -> Encoded:
+    """Encode rows as the columns of the fit, with the groups that ``groups`` asks for."""
+    groups = check_groups("predictions", groups)
+    if isinstance(data, Encoded):
+        return with_groups(fit, data, groups)
+    if fit.reader is None:
+        raise TypeError(OF_ESTIMATOR)
+    if groups == KNOWN:
+        warn_of_lacking_groups(fit, data)
+    return with_groups(fit, fit.reader.read(data), groups)
 
 
 def mean_scores(fit: "Fit", encoded: Encoded) -> Scores:
@@ -111,6 +160,12 @@ def _log_odds(fit: "Fit", encoded: Encoded) -> Array:
     return prediction.log_odds([odds_scores(fit, encoded)], [fit._link])
 
 
+def probabilities_at(fit: "Fit", encoded: Encoded, state: State) -> Array:
+    """Probability of the second class of each row at a state, such as one with drawn coefficients."""
+    scores = _average(fit, prediction.score_moments(fit, encoded, state), encoded)
+    return prediction.probabilities(prediction.log_odds([scores], [fit._link]))[:, 1]
+
+
 # By method: the name of a series of results, and the result for rows.
 METHODS: "dict[str, tuple[str, Callable[[Fit, Encoded], NDArray[Any]]]]" = {
     "decision_function": ("score", lambda fit, rows: mean_scores(fit, rows).mean),
@@ -120,15 +175,15 @@ METHODS: "dict[str, tuple[str, Callable[[Fit, Encoded], NDArray[Any]]]]" = {
 }
 
 
-def evaluate(fit: "Fit", method: str, data: Any, new_groups: str) -> Any:
+def evaluate(fit: "Fit", method: str, data: Any, groups: str) -> Any:
     """Result of a prediction method for rows; lazy for Dask collections."""
     name, compute = METHODS[method]
     if not frames.is_collection(data):
-        return compute(fit, read(fit, data, new_groups))
+        return compute(fit, read(fit, data, groups))
     if collections.is_array(data):
         raise TypeError("data must be a data frame with named columns; got a dask array.")
     empty = fit.classes[:0] if method == "predict" else np.empty(0 if method == "decision_function" else (0, 2))
-    return PartitionMethod(method, name, fit.classes, empty, {"new_groups": new_groups}).of(fit, data)
+    return PartitionMethod(method, name, fit.classes, empty, {"groups": groups}).of(fit, data)
 
 
 @final
@@ -242,6 +297,15 @@ def summed_slopes(fit: "Fit", encoded: Encoded, of_rows: Array) -> Array:
     return total
 
 
+def second_moment(fit: "Fit", data: Any) -> Array:
+    """Mean of c cᵀ over the rows c of the design, of the data or of the fit's own rows."""
+    rows = fit._effects_subject(data, None, None).rows
+    encoded, weights = rows.encoded({}), rows.weights / rows.weights.sum()
+    if encoded.candidates is not None:
+        weights = _candidate_shares(fit, encoded.candidates, encoded) * weights[encoded.candidates.row]
+    return prediction.weighted_gram(fit, encoded, weights)
+
+
 def score_changes(fit: "Fit", encoded: Encoded, changes: Array) -> Array:
     """Changes of the rows' scores by changes of the columns' coefficients (each a row of ``changes``)."""
     by_row = np.empty((encoded.table.shape[0], len(changes)))
@@ -343,6 +407,9 @@ def write_predictions(
     if isinstance(keep, str):
         raise TypeError(f"keep must be a list of columns; got the text {keep!r}.")
     table = Files.of(given).opened(text)
+    reader = getattr(fitted, "reader", None)  # of a formula, whose groups are new without their columns
+    lacking = [] if reader is None else reader.lacking_groups(dict.fromkeys(table.names))
+    columns = [name for name in columns if name not in lacking]
     for name in (*columns, *keep):
         if name not in table.names:
             raise ValueError(

@@ -123,7 +123,7 @@ class OptimizationHistory:
 
     @property
     def starts(self) -> list[tuple[float, int]]:
-        """Bound and number of open gates for each start, the highest bound first."""
+        """ELBO and number of included predictors for each start, the highest ELBO first."""
         if not len(self.bounds):
             return []
         ends = [(self.bounds, self.outcome.state), *((end.bounds, end.state) for end in self.outcome.others)]
@@ -218,7 +218,7 @@ class WorstMixing:
 @final
 @dataclass(frozen=True, eq=False)
 class Traces:
-    """Traces of coefficients on the user's scale, gates and variance components; without effects of groups."""
+    """Traces of coefficients on the user's scale, indicators and variance components; without random effects."""
 
     plan: Plan
     spec: Spec
@@ -230,7 +230,7 @@ class Traces:
         return self.sample.coefficients.shape[1]
 
     def __iter__(self) -> Iterator[Trace]:
-        """Iterate over coefficients, gates, variance components."""
+        """Iterate over coefficients, indicators, variance components."""
         yield from chain(self.coefficients(), self.gates(), self.components())
 
     def coefficients(self) -> Iterator[Trace]:
@@ -246,7 +246,7 @@ class Traces:
             yield Trace(name, draws[:, :, k])
 
     def gates(self) -> Iterator[Trace]:
-        """Each gate, 0 or 1; it is named by the columns that share it."""
+        """Each indicator, 0 or 1; it is named by the columns that share it."""
         gates, draws = self.spec.gate_map, self.sample.gates
         if gates is None or draws is None:
             return
@@ -278,7 +278,7 @@ class Traces:
 
     @cached_property
     def gate_mixing(self) -> tuple[Mixing, ...]:
-        """Of each gate; all NaN where it never moves in any chain."""
+        """Of each indicator; all NaN where it never moves in any chain."""
         return tuple(trace.mixing for trace in self.gates())
 
     @cached_property
@@ -287,12 +287,12 @@ class Traces:
         return tuple(component.mixing for component in self.components())
 
     def columns(self) -> dict[str, Array]:
-        """R̂ and effective draws of intercept and coefficients, with gates also those of each coefficient's gate."""
+        """R̂ and ESS of intercept and coefficients, and of each coefficient's indicator if any."""
         table = diagnostics.columns(self.coefficient_mixing)
         gates = self.spec.gate_map
         if gates is None:
             return table
-        of_gates = diagnostics.columns((*self.gate_mixing, Mixing()))  # the last one is for columns without a gate
+        of_gates = diagnostics.columns((*self.gate_mixing, Mixing()))  # the last one is for columns without one
         gate_of = gates.gate_of[: len(self.coefficient_mixing)]
         return table | {"inclusion_rhat": of_gates["rhat"][gate_of], "inclusion_ess": of_gates["ess_bulk"][gate_of]}
 

@@ -1,4 +1,4 @@
-"""Missing inputs by a fit: expected values, and tables that are completed by proper draws, for multiple imputation."""
+"""Imputation of missing predictors by a fit: expected values, and proper draws for multiple imputation."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ MIN_PROPOSALS = 50
 
 
 def expected_values(fit: "Fit", data: Any) -> "tuple[Any, Any]":
-    """The inputs with missing values at their expected values given the others, and standard deviations."""
+    """The predictors with missing values imputed by their expected values, and standard deviations."""
     tables = impute(fit.plan, population(fit), read(fit, data))
     if fit.reader is not None and fit.reader.drawn is not None and not isinstance(data, Encoded):
         means, spreads = _expected_drawn(fit.reader, data)
@@ -89,29 +89,29 @@ def drawn_inputs(
 def _proper_draws(
     fit: "Fit", n: int, labels: Array | None, random_state: Any
 ) -> tuple[list[ProperDraw], Array | None, np.random.Generator]:
-    """Proper draws of the inputs' distribution, the labels if these are regressors in it, and a random generator."""
+    """Proper draws of the predictors' distribution, labels if these are regressors in it, and a generator."""
     check_whole("impute", 1, MAX_TABLES, n=n)
     seed = read_seed(random_state)
     population(fit)  # refuses too many columns
     if fit._rows is None:
         raise ValueError(
-            "impute: draws are learned from the training data, which this fit no longer holds. Fit again, or ask "
-            "for them before the model is saved."
+            "impute: draws need the training data, which are not stored in saved models: refit, or call impute "
+            "before saving."
         )
     model, levels = input_model(fit.spec.missing), level_distributions(fit)
     known = labels is not None and model is not None and model.n_beside == labels.shape[1]
     if labels is not None and not known and (levels is None or not levels.labelled):
         raise ValueError(
-            "impute: y is a regressor of missing values where some were missing in fit, under "
-            'GaussianImputation(labels="regressor"). This fit is another: leave y out.'
+            "impute: y is only supported if the training data have missing values, with "
+            'GaussianImputation(labels="regressor"): leave y out.'
         )
     return fit._rows.proper_draws(int(n), seed), labels if known else None, np.random.default_rng(seed)
 
 
 def population(fit: "Fit") -> Population:
-    """Mean and covariance of the inputs; raise if there are too many columns."""
+    """Mean and covariance of the predictors; raise if there are too many columns."""
     if fit._input_population is None:
-        raise AttributeError("The distribution of the inputs was not learned: there are more than 3000 columns.")
+        raise AttributeError("The distribution of the predictors was not estimated: there are more than 3000 columns.")
     return fit._input_population
 
 
@@ -140,7 +140,7 @@ def _drawn_values(
 def label_columns(y: Any, classes: NDArray[Any], n_rows: int) -> Array:
     """Labels of rows as columns of ±1: one for two classes, else one for each but the last.
 
-    The first of two classes may stand for all others.
+    The first of two classes may represent all others.
     """
     labels = np.asarray(y)
     if labels.shape != (n_rows,):
@@ -155,7 +155,7 @@ def label_columns(y: Any, classes: NDArray[Any], n_rows: int) -> Array:
 
 
 def _columns_to_fill(reader: "Reader", data: Any) -> "tuple[pd.DataFrame, dict[str, int]]":
-    """The data as a frame, and the index in the table of each column that is an input itself.
+    """The data as a frame, and the index in the table of each column that is a predictor itself.
 
     Refuse missing values in columns that only enter in transforms, which can't be undone.
     """
@@ -169,8 +169,8 @@ def _columns_to_fill(reader: "Reader", data: Any) -> "tuple[pd.DataFrame, dict[s
     for name in sorted(needed.difference(places, drawn)):
         if frame[name].isna().to_numpy().any():
             raise ValueError(
-                f"impute: column {name!r} enters the formula in a transform, which a drawn value can't undo: "
-                "leave out rows that miss it, or make a column of its own of the transform."
+                f"impute: column {name!r} enters the formula in a transform, which cannot be inverted: drop rows "
+                "where it is missing, or add the transform to the data as a column."
             )
     return frame, places
 
@@ -182,7 +182,7 @@ def as_frame(X: Any, names: tuple[str, ...], group: Any) -> "tuple[pd.DataFrame,
     if isinstance(X, pd.DataFrame):
         return X, [name for name in X.columns if group is None or name != group]
     if group is not None:
-        raise TypeError("impute: a model with a group needs a pandas frame to draw missing values in.")
+        raise TypeError("impute: with a group, draws of missing values need a pandas data frame.")
     return pd.DataFrame(np.full((len(X), len(names)), np.nan), columns=pd.Index(names)), list(names)
 
 
@@ -212,7 +212,7 @@ def _with_drawn(
 
 
 def _expected_drawn(reader: "Reader", data: Any) -> "tuple[pd.DataFrame, pd.DataFrame]":
-    """Means and standard deviations of the columns that are drawn, given the other inputs."""
+    """Means and standard deviations of the columns that are drawn, given the other predictors."""
     import pandas as pd
 
     assert reader.drawn is not None

@@ -84,7 +84,7 @@ def _newton_step(spec: Spec, state: State, source: Source) -> Array:
 
 
 def complete_rows(source: Memory, draw: ProperDraw | None, which: RowSelection, rng: np.random.Generator) -> Memory:
-    """These of the rows, as ``choose_candidates`` gives them, with drawn values for missing inputs."""
+    """These of the rows, as ``choose_candidates`` gives them, with drawn values for missing predictors."""
     chosen = source
     if source.candidates is not None:
         chosen = replace(source.take(which), candidates=None, known_levels=None)

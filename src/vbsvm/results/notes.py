@@ -1,4 +1,4 @@
-"""What tables, figures and reports say of standard deviations and intervals: texts as data.
+"""Notes of tables, figures and reports on standard errors and intervals, as data.
 
 ``MEAN_FIELD`` and its like are the notes of a fit's own distribution, and ``KIND_NOTES`` what a kind of covariance puts
 in their place. Names in braces are filled in when the facts of a fit are known.
@@ -13,31 +13,30 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _NOT_CONFIDENCE = (
-    "The posterior's own, by Gibbs(), are not confidence intervals either, and cover the truth less often than their "
+    "Posterior intervals, as from Gibbs(), are not confidence intervals either: their coverage is below the nominal "
     "level."
 )
 _INCLUDES_NOISE = (
-    "At a likelihood power of 1 the hinge loss is overconfident, and predictors that are noise may have a probability "
-    "near 1, by Gibbs() as well: use likelihood_power='calibrated', or a logistic model."
+    "At a likelihood power of 1 the hinge loss is overconfident, and pure noise predictors may have inclusion "
+    "probabilities near 1, with Gibbs() as well: use likelihood_power='calibrated', or a logistic model."
 )
-_AT_POWER = (
-    "The likelihood power is {:.3g}: at a calibrated power, posterior intervals contain the true value about as often "
-    "as their level says."
-)
+_AT_POWER = "Likelihood power: {:.3g}. At a calibrated power, posterior intervals have about nominal coverage."
 _VALID_IF = (
-    "They are valid if the model is; covariance='robust' gives confidence intervals that are valid if it is not."
+    "Valid if the model is correctly specified; for confidence intervals that are also valid under misspecification "
+    "use covariance='robust'."
 )
-_DRAWS_FROM = " Gibbs() draws from the posterior."
-_NUMBERS = "Standard deviations, intervals and probabilities of a sign are those of"
+_DRAWS_FROM = " For draws from the posterior use inference=Gibbs()."
+_NUMBERS = "Standard deviations, intervals and sign probabilities are those of"
 _SELECTION = (
-    "Inclusion probabilities of variational Bayes are mostly near 0 or 1 where sampling gives values in between: read "
-    "them as a selection, not as strength of evidence. Of several correlated inputs, only one may be selected."
+    "Inclusion probabilities of variational Bayes are close to 0 or 1 where sampling gives intermediate values: use "
+    "them for selection, not as strength of evidence. Of several correlated predictors, only one may be selected."
 )
 _SEVERAL_OPTIMA = (
-    " The bound has several optima, and the result depends on the start; LaplaceZero(restarts=…) tries others."
+    " The ELBO has several local maxima, and the result depends on the start: LaplaceZero(restarts=…) tries more."
 )
 _SELECTION_OF_DRAWS = (
-    "Inclusion probabilities are shares of draws. Gates mix slowly: compare the chains before you report them."
+    "Inclusion probabilities are proportions of draws. Inclusion indicators mix slowly: check their R-hat and ESS "
+    "before reporting them."
 )
 
 
@@ -49,7 +48,7 @@ class Notes:
     ``explanation`` is the note of tables. ``mean`` and ``aside`` are for figures: what the centre of an interval is,
     and what follows it in brackets.
     ``intervals`` and ``components`` end the captions of tables of coefficients and of variance components. The others
-    are caveats of reports: on spreads (a title and a text), and on groups and selection, where a model has these.
+    are limitations in reports: of standard errors (a title and a text), of random effects, and of selection, if any.
     """
 
     explanation: str
@@ -72,82 +71,82 @@ class Notes:
 
 
 MEAN_FIELD = Notes(
-    explanation=f"Spreads are mean field's, about half of the posterior's.{_DRAWS_FROM}",
-    aside=" (mean field: too narrow)",
-    intervals="by mean field",
-    components="by mean field, which can be far off",
+    explanation=f"Posterior sd: mean-field approximation, about half of the true posterior sd.{_DRAWS_FROM}",
+    aside=" (mean-field: too narrow)",
+    intervals="of the mean-field approximation",
+    components="of the mean-field approximation, which can be far too narrow",
     spreads=(
-        "Spreads are too small",
+        "Standard deviations are too small",
         f"{_NUMBERS} a mean-field approximation: about half of the posterior's in ordinary data, and less if the "
         f"classes are nearly separable. {_NOT_CONFIDENCE}",
     ),
     groups=(
-        "With groups, mean-field estimates can be biased as well as too narrow: in one nested model mean field found a "
-        "standard deviation of 1.6 where Gibbs sampling found 5.4, and an intercept of the opposite sign. The "
-        "intervals do not show this. Predicted classes are hardly affected. Compare with a fit by Gibbs() before you "
-        "interpret these numbers."
+        "With random effects, mean-field estimates can be biased as well as too certain: in one nested model the "
+        "standard deviation of a random intercept was 1.6 where Gibbs sampling gave 5.4, and the fixed intercept had "
+        "the opposite sign. The intervals do not show this; predicted classes change little. Compare with a fit by "
+        "Gibbs() before interpreting these numbers."
     ),
     selection=_SELECTION,
 )
 MEAN_FIELD_WITH_GROUPS = replace(
     MEAN_FIELD,
     explanation=(
-        "Spreads are mean field's, about half of the posterior's. With groups, coefficients and standard deviations "
-        f"can be biased as well.{_DRAWS_FROM}"
+        "Posterior sd: mean-field approximation, about half of the true posterior sd. With random effects, "
+        f"coefficients and standard deviations can be biased as well.{_DRAWS_FROM}"
     ),
-    aside=" (mean field: narrow, biased)",
+    aside=" (mean-field: narrow, biased)",
 )
-# The exact bound is for models without gates: there is no selection to speak of.
+# The exact bound is for models without inclusion indicators: no note on selection.
 EXACT_BOUND = Notes(
-    explanation="Spreads are those of the exact bound: wider than mean field's, but narrower than the posterior's.",
+    explanation="Posterior sd: exact variational bound, between mean-field and true posterior sd.",
     aside=" (exact bound: narrow)",
-    intervals="by the exact bound",
-    components="by the exact bound, which can be far off",
+    intervals="of the exact bound",
+    components="of the exact bound, which can be far too narrow",
     spreads=(
-        "Spreads are too small",
-        f"{_NUMBERS} the exact bound: wider than mean field's, but narrower than the posterior's. {_NOT_CONFIDENCE}",
+        "Standard deviations are too small",
+        f"{_NUMBERS} the exact bound: larger than mean-field, but smaller than the posterior's. {_NOT_CONFIDENCE}",
     ),
     groups=(
-        "With groups, standard deviations of effects by the exact bound are somewhat too small: on the toenail data "
-        "3.1 where Gibbs sampling found 3.7, and the intercept was .6 posterior standard deviations off. Predicted "
-        "classes are hardly affected. Compare with a fit by Gibbs() if these numbers matter."
+        "The exact bound underestimates standard deviations of random effects: on the toenail data 3.1 where Gibbs "
+        "sampling gave 3.7, with the intercept .6 posterior standard deviations off. Predicted classes change little. "
+        "Compare with a fit by Gibbs() if these numbers matter."
     ),
 )
 EXACT_LOGISTIC_BOUND = Notes(
-    explanation="Spreads are those of the exact bound, somewhat narrower than the posterior's.",
+    explanation="Posterior sd: exact variational bound, smaller than the true posterior sd.",
     aside=" (exact bound)",
-    intervals="by the exact bound",
-    components="by the exact bound, too small where groups have few observations",
-    spreads=("Spreads are somewhat too small", f"{_NUMBERS} the exact bound: somewhat narrower than the posterior's."),
+    intervals="of the exact bound",
+    components="of the exact bound, too small if levels have few observations",
+    spreads=("Standard deviations are too small", f"{_NUMBERS} the exact bound, smaller than the posterior's."),
     groups=(
-        "The random effects were not integrated out: with few observations per group their standard deviations are too "
-        "small (in one nested model 2.0 where NUTS found 2.6), and coefficients can be off by a posterior standard "
-        "deviation; with few groups standard deviations of coefficients are too small (with three groups of 20 or more "
-        ".4 to .9 of those of Gibbs sampling). Compare with a fit by Gibbs() if these numbers matter."
+        "The random effects were not integrated out: with few observations per level their standard deviations are too "
+        "small (in one nested model 2.0 where NUTS gave 2.6), and coefficients can be off by a posterior standard "
+        "deviation; with few levels standard deviations of coefficients are too small (with three levels of 20 or more "
+        "observations .4 to .9 of those of Gibbs sampling). Compare with a fit by Gibbs() if these numbers matter."
     ),
 )
 AUGMENTED_LOGISTIC_BOUND = Notes(
-    explanation=f"Spreads are those of the augmented bound, narrower than the posterior's.{_DRAWS_FROM}",
+    explanation=f"Posterior sd: augmented variational bound, smaller than the true posterior sd.{_DRAWS_FROM}",
     aside=" (augmented bound: narrow)",
-    intervals="by the augmented bound",
-    components="by the augmented bound, which can be far off",
-    spreads=("Spreads are too small", f"{_NUMBERS} the augmented bound, narrower than the posterior's."),
+    intervals="of the augmented bound",
+    components="of the augmented bound, which can be far too narrow",
+    spreads=("Standard deviations are too small", f"{_NUMBERS} the augmented bound, smaller than the posterior's."),
     groups=(
-        "With groups, the augmented bound is far off: on the toenail data it found a standard deviation of 2.1 where "
-        "Gibbs sampling found 4.2. Use the exact bound, the default."
+        "With random effects, the augmented bound is unreliable: on the toenail data the standard deviation of the "
+        "random intercept was 2.1 where Gibbs sampling gave 4.2. Use the exact bound, the default."
     ),
     selection=_SELECTION,
 )
 INTEGRATED = Notes(
-    explanation="Spreads are those of the posterior, with the effects of groups integrated out.",
+    explanation="Posterior sd and credible intervals; random effects integrated out.",
     aside=" (posterior)",
     intervals="of the posterior",
-    components="of the posterior, with the effects of groups integrated out",
-    spreads=("Spreads are the posterior's", f"{_NUMBERS} the posterior: they hold if the model does."),
+    components="of the posterior, random effects integrated out",
+    spreads=("Intervals are credible intervals", f"{_NUMBERS} the posterior, and valid if the model is."),
 )
 DRAWS_OF_POSTERIOR = replace(
     INTEGRATED,
-    explanation="Spreads are those of the posterior.",
+    explanation="Posterior sd and credible intervals.",
     mean="posterior mean",
     aside="",
     components="of the posterior",
@@ -155,80 +154,80 @@ DRAWS_OF_POSTERIOR = replace(
 )
 DRAWS = replace(
     DRAWS_OF_POSTERIOR,
-    explanation="Spreads are those of the pseudo-likelihood's posterior; they are not confidence intervals.",
+    explanation="Posterior sd and intervals of the pseudo-likelihood: intervals are not confidence intervals.",
     spreads=(
-        "Spreads are not confidence intervals",
-        f"{_NUMBERS} the posterior of the pseudo-likelihood, which does not describe repeated sampling. They cover the "
-        "truth less often than their level: in simulations, 95 % intervals missed it in 22 to 47 % of the cases.",
+        "Intervals are not confidence intervals",
+        f"{_NUMBERS} the posterior of the pseudo-likelihood, which does not describe repeated sampling. Coverage is "
+        "below the nominal level: in simulations, 95 % intervals missed the true value in 22 to 47 % of the cases.",
     ),
 )
 DRAWS_AT_POWER = replace(
     DRAWS,
-    explanation="Spreads are those of the pseudo-likelihood's posterior. {power}",
-    spreads=("Spreads are the posterior's", f"{_NUMBERS} the posterior of the pseudo-likelihood."),
+    explanation="Posterior sd and intervals of the pseudo-likelihood. {power}",
+    spreads=("Intervals are those of the pseudo-likelihood", f"{_NUMBERS} the posterior of the pseudo-likelihood."),
 )
 
 _OF_POSTERIOR = {"mean": "mean", "aside": " (posterior)", "intervals": "of the posterior"}
-_BY_CURVATURE = {"mean": "mean", "aside": " (by the curvature)", "intervals": "by the curvature at the mean"}
-# By kind, and whether the posterior says what it seems to say: that of a likelihood, or of a calibrated power.
+_BY_CURVATURE = {"mean": "mean", "aside": " (normal approximation)", "intervals": "of a normal approximation"}
+# By kind, and whether its intervals have nominal coverage: under a likelihood, or at a calibrated power.
 KIND_NOTES: dict[tuple[str, bool], dict[str, Any]] = {
     ("robust", False): {
-        "explanation": (
-            "Standard deviations and intervals are robust: a sandwich estimator {how}{units}. Intervals are confidence "
-            "intervals."
-        ),
+        "explanation": "Standard errors: {robust}. Intervals: confidence intervals.",
         "mean": "coefficient",
         "aside": " (robust)",
         "of_posterior": False,
         "intervals": "that are robust confidence intervals",
         "spreads": (
             "Intervals of coefficients are robust confidence intervals",
-            "Their standard deviations are those of a sandwich estimator {how}{units}: they say how far estimates "
-            "would lie from each other in other samples from the same population. The spread of the posterior is "
-            "another thing, and mostly smaller.",
+            "Standard errors: {robust}, {how}. They estimate the standard deviation of the estimates over samples from "
+            "the same population; the posterior standard deviation is another quantity, and usually smaller.",
         ),
     },
     ("posterior", False): _OF_POSTERIOR
     | {
         "explanation": (
-            "Standard deviations and intervals are those of the pseudo-likelihood's posterior, by linear response; "
-            "they are not confidence intervals."
+            "Posterior sd and intervals of the pseudo-likelihood, by linear response: intervals are not confidence "
+            "intervals."
         ),
         "spreads": (
-            "Spreads are not confidence intervals",
+            "Intervals are not confidence intervals",
             f"{_NUMBERS} the posterior of the pseudo-likelihood, by linear response of the bound. They do not describe "
-            "repeated sampling, and cover the truth less often than their level.",
+            "repeated sampling: coverage is below the nominal level.",
         ),
     },
     ("posterior", True): _OF_POSTERIOR
     | {
-        "explanation": "Standard deviations and intervals {exact} {how}.{groups} {valid}",
-        "spreads": ("Intervals are the posterior's", f"{_NUMBERS} the posterior, {{how}}."),
+        "explanation": "{approximate} sd and credible intervals, {how}.{groups} {valid}",
+        "spreads": ("Intervals are credible intervals", f"{_NUMBERS} the posterior, {{how}}."),
     },
     ("curvature", False): _BY_CURVATURE
     | {
         "explanation": (
-            f"Spreads are by the curvature at the mean, {{narrow}}; they are not confidence intervals.{_DRAWS_FROM}"
+            "Posterior sd: normal approximation by the curvature at the mean, {narrow}; intervals are not confidence "
+            f"intervals.{_DRAWS_FROM}"
         ),
         "spreads": (
-            "Spreads are approximate",
-            f"{_NUMBERS} a normal approximation with the curvature at the mean: {{narrow}}. {_NOT_CONFIDENCE}",
+            "Standard deviations are approximate",
+            f"{_NUMBERS} a normal approximation by the curvature at the mean: {{narrow}}. {_NOT_CONFIDENCE}",
         ),
     },
     ("curvature", True): _BY_CURVATURE
     | {
-        "explanation": "Spreads are by the curvature at the mean, {narrow}.",
-        "spreads": ("Spreads are approximate", f"{_NUMBERS} a normal approximation at the mean: {{narrow}}."),
+        "explanation": "Posterior sd: normal approximation by the curvature at the mean, {narrow}.",
+        "spreads": (
+            "Standard deviations are approximate",
+            f"{_NUMBERS} a normal approximation by the curvature at the mean: {{narrow}}.",
+        ),
     },
 }
-# How the covariance that robust intervals are made of was computed; and that of the posterior.
+# How the covariance in the middle of the sandwich was computed, or the posterior covariance.
 _BREADS = {
-    "response": "by the response of the exact bound",
-    "curvature": "by the curvature at the mean",
-    "draws": "by the draws",
-    "quadrature": "with the effects of groups integrated out",
+    "response": "with the linear response of the exact bound",
+    "curvature": "with the curvature at the mean",
+    "draws": "with the covariance of the draws",
+    "quadrature": "random effects integrated out",
 }
-_POSTERIORS = {"response": "by linear response", "quadrature": "with the effects of groups integrated out"}
+_POSTERIORS = {"response": "by linear response", "quadrature": "random effects integrated out"}
 
 
 def of_bound(*, normalised: bool, exact: bool, groups: bool, joint_gates: bool) -> Notes:
@@ -267,19 +266,19 @@ def of_kind(
 ) -> Notes:
     """Notes for a kind of covariance other than that of the fit: robust, posterior, or curvature.
 
-    ``base`` are those of the fit. ``clusters`` is the factor whose groups are taken as independent, and ``by`` how the
-    posterior's covariance was computed, which robust intervals need. ``missing`` says that inputs are: robust intervals
-    include what these leave open, and the curvature of the augmented bound is rough.
+    ``base`` are those of the fit. ``clusters`` is the factor on which robust standard errors are clustered, and ``by``
+    how the posterior covariance was computed, which they need. ``missing`` says that predictors have missing values:
+    robust standard errors include the uncertainty, and the curvature of the augmented bound is less accurate.
     """
     sound = normalised if kind == "curvature" else kind == "posterior" and (normalised or power != 1.0)
-    units = "" if clusters is None else f", with the groups of {clusters} as independent units"
+    robust = "robust (sandwich)" if clusters is None else f"cluster-robust (sandwich), clustered on {clusters}"
     facts = {
         "how": (_BREADS if kind == "robust" else _POSTERIORS).get(by, "by linear response"),
-        "units": units + ", with the uncertainty about missing values" * missing,
-        "exact": "approximate the posterior" if base.groups else "are those of the posterior,",
+        "robust": robust + ", including the uncertainty due to missing values" * missing,
+        "approximate": "Approximate posterior" if base.groups else "Posterior",
         "groups": f" {base.groups}" if base.groups else "",
         "valid": _VALID_IF if normalised else _AT_POWER.format(power),
-        "narrow": "about two thirds of the posterior's" if missing else "mostly somewhat narrower than the posterior's",
+        "narrow": "about two thirds of the posterior's" if missing else "usually smaller than the posterior's",
     }
     fields = KIND_NOTES[kind, sound]
     title, text = fields["spreads"]
@@ -289,14 +288,14 @@ def of_kind(
 
 def beside_posterior(notes: Notes) -> Notes:
     """Notes that mention covariance='posterior' as an alternative."""
-    return replace(notes, explanation=f"{notes.explanation} covariance='posterior' shows the posterior's.")
+    return replace(notes, explanation=f"{notes.explanation} For posterior intervals use covariance='posterior'.")
 
 
 def estimated_from_draws(notes: Notes, n_draws: int) -> Notes:
     """Notes for standard deviations estimated from draws, when a covariance is too large."""
     caution = (
-        f"Rows and columns are too many for a covariance: standard deviations are estimated from {n_draws} draws, to "
-        f"about {100 / math.sqrt(2 * n_draws):.0f} % or better."
+        f"The covariance matrix is too large to form: standard deviations are estimated from {n_draws} draws, with a "
+        f"relative standard error of up to {100 / math.sqrt(2 * n_draws):.0f} %."
     )
     title, text = notes.spreads
     return replace(
@@ -309,14 +308,14 @@ def estimated_from_draws(notes: Notes, n_draws: int) -> Notes:
 
 def of_components(base: Notes, *, narrow: bool, by_response: bool) -> Notes:
     """Notes for variance components by quadrature, draws, linear response, or the bound."""
-    advice = " Intervals marked as too narrow cover less often than their level: use inference=Gibbs()." * narrow
+    advice = " Intervals marked as too narrow have less than nominal coverage: use inference=Gibbs()." * narrow
     if base in (INTEGRATED, DRAWS_OF_POSTERIOR):
         how = ", random effects integrated out" * (base == INTEGRATED)
         explanation = f"Posterior medians and highest-density intervals{how}.{advice}"
         return replace(base, explanation=explanation, components=f"of the highest posterior density{how}")
     if not by_response:
         return base
-    explanation = f"Intervals of standard deviations approximate the posterior by linear response.{advice}"
+    explanation = f"Intervals of standard deviations: posterior, approximated by linear response.{advice}"
     components = "by linear response" + "; too narrow for random effects" * narrow
     return replace(base, explanation=explanation, components=components)
 

@@ -1,7 +1,7 @@
 """What is believed of a model's parameters after a fit, and how it was reached: by mean field, or by draws.
 
 A ``Posterior`` is all that fits, tables, predictions, figures and reports ask. Numbers are those of the design's
-(standardised) columns, gates applied; ``Plan`` turns them into the user's. Effects of groups are asked for by their
+(standardised) columns, indicators applied; ``Plan`` turns them into the user's. Random effects are asked for by their
 places among all coefficients.
 """
 
@@ -115,7 +115,7 @@ class MeanField:
         return ndtr(np.divide(self._mean, self._sd, out=np.zeros_like(self._sd), where=self._sd > 0))
 
     def quantiles(self, chance: float) -> Array:
-        """Quantile of γ v: normal where the gate is open, a point at 0 where it is not."""
+        """Quantile of γ v: normal where the indicator is open, a point at 0 where it is not."""
         mean, sd = self._mean, self._sd
         included = np.maximum(self.inclusion, 1e-300)
         below = included * ndtr(np.divide(-mean, sd, out=np.zeros_like(sd), where=sd > 0))  # P(γv < 0)

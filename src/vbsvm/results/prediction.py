@@ -1,8 +1,8 @@
 """Scores of rows under a fitted distribution, new groups and missing inputs included, and what they say of classes.
 
 New groups are treated in three places. That they add nothing to the mean of a score is in ``Grouping.factor``
-(``sources/rows.py``), what they add to its variance is here, and whether they are refused (``new_groups``) is
-decided in ``results/fit_predictions.py``.
+(``sources/rows.py``), what they add to its variance is here, and whether they are refused (``groups="error"``)
+is decided in ``results/fit_predictions.py``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -108,6 +108,16 @@ def design_blocks(fit: "Fit", encoded: Encoded) -> Iterator[tuple[NDArray[np.int
     """
     for block in _blocks_of(fit, encoded):
         yield block.where, _completed(fit, block)[0].as_array
+
+
+def weighted_gram(fit: "Fit", encoded: Encoded, weights: Array) -> Array:
+    """Weighted sum of c cᵀ over the rows c of the design, missing inputs at their expected values."""
+    total = np.zeros((fit.plan.recipe.n_columns,) * 2)
+    for block in _blocks_of(fit, encoded):
+        incomplete = _completed(fit, block)[1]
+        design = block.design if incomplete is None else incomplete.design
+        total += design.T @ (weights[block.where, None] * design)
+    return total
 
 
 def _completed(fit: "Fit", block: "_Block") -> tuple[Any, IncompleteRows | None]:
@@ -262,19 +272,28 @@ def table(mean: Array, sd: Array) -> "pd.DataFrame":
 
 
 def prior_covariances(plan: Plan, spec: Spec, state: State, k: int) -> Array:
-    """Equally likely prior covariances of a new level of the k-th factor; 0 between effects of different terms.
+    """Equally likely prior covariances of a new level of the k-th factor.
 
     Quantiles of the terms' variances are paired by a lattice, so that they vary independently.
     """
+    n = len(MIDPOINTS)
+    orders = [np.arange(n) * LATTICE[j % len(LATTICE)] % n for j in range(len(spec.blocks))]
+    values = [scale.values_at(MIDPOINTS[order]) for order, scale in zip(orders, state.scales, strict=True)]
+    return level_covariances(plan, spec, values, k)
+
+
+def level_covariances(plan: Plan, spec: Spec, values: Sequence[Array], k: int) -> Array:
+    """Covariances of the effects of a level of the k-th factor, from values of each block's variance or covariance.
+
+    They are 0 between effects of different terms.
+    """
     begin, q = plan.first_effects()[k], len(plan.factors[k].slopes)
-    covariances, n = np.zeros((len(MIDPOINTS), q, q)), len(MIDPOINTS)
-    for j, (block, scale) in enumerate(zip(spec.blocks, state.scales, strict=True)):
+    covariances = np.zeros((len(values[0]), q, q))
+    for block, of_block in zip(spec.blocks, values, strict=True):
         effects = [columns.start - begin for columns in block.columns if 0 <= columns.start - begin < q]
         if effects:
-            order = np.arange(n) * LATTICE[j % len(LATTICE)] % n
-            values = scale.values_at(MIDPOINTS[order])
-            values = values if values.shape[1] > 1 else values * np.eye(len(effects))
-            covariances[:, np.array(effects)[:, None], effects] = values
+            of_block = of_block if of_block.shape[1] > 1 else of_block * np.eye(len(effects))
+            covariances[:, np.array(effects)[:, None], effects] = of_block
     return covariances
 
 

@@ -1,4 +1,4 @@
-"""The rows of a fit, while they are at hand: what nobody asked for during the fit is learned from them when it is."""
+"""The rows of a fit, while they are available: what nobody asked for during the fit is learned from them when it is."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ from vbsvm.results.prediction import Link, Scores
 from vbsvm.sources.distributed import AnyRows, Distributed, InMemory, reweighted
 from vbsvm.sources.memory import Memory
 
-# Probabilities are learned from at most about so many rows, where these lie in files or on other machines.
+# Probabilities are learned from at most about so many rows, where these are in files or on other machines.
 MAX_LEFT_OUT = 2**20
 # Rows × coefficients up to which robust intervals go by the response of the exact bound: it takes as long as some fits.
 # With groups the curvature is too poor a substitute to be taken sooner than it must be.
@@ -95,7 +95,7 @@ class TrainingRows:
 
     @locked_cached_property
     def population(self) -> Population | None:
-        """Mean and covariance of all inputs, or None if there are too many."""
+        """Mean and covariance of all predictors, or None if there are too many."""
         assert self._unchanged is not None
         return self.learn_population()
 
@@ -192,7 +192,7 @@ class TrainingRows:
         return pass_order(self.source)
 
     def proper_draws(self, n: int, seed: int) -> list[ProperDraw]:
-        """Proper draws of the joint distribution of labels and inputs; without labels if no input is missing."""
+        """Proper draws of the joint distribution of labels and predictors; without labels for complete data."""
         source, model = self._unchanged, input_model(self.spec.missing)
         assert isinstance(source, Memory)
         if model is not None:

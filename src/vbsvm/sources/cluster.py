@@ -252,7 +252,7 @@ def split_target(data: Any, target: str, sample_weight: Any) -> tuple[Any, Any, 
     names = [target, sample_weight] if isinstance(sample_weight, str) else [target]
     for name in names:
         if name not in columns:
-            raise ValueError(f"X has no column {name!r}: target is the column of a data frame that holds the labels.")
+            raise ValueError(f"X has no column {name!r}: target is the column of a data frame with the labels.")
     weights = data[sample_weight] if isinstance(sample_weight, str) else sample_weight
     return data.drop(columns=names), data[target], weights
 

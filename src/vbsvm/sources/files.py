@@ -118,7 +118,7 @@ class Files(Parameters):
         the user's cache folder (``$XDG_CACHE_HOME/vbsvm``): there they stay until the fit is no longer in use, and
         after an interruption until it is made again.
     memory_limit : int or str, default "1GB"
-        Memory that rows may take, beside what Python and its libraries take: bytes, or text such as "500MB".
+        Memory limit for rows, in addition to that of Python and its libraries: bytes, or text such as "500MB".
     progress : bool, default None
         Whether to show on stderr how far a fit has got. None is in terminals and notebooks, once it takes seconds.
     sep, decimal : str, default None
@@ -139,7 +139,7 @@ class Files(Parameters):
         if self.cache is not None and not isinstance(self.cache, str | os.PathLike):
             raise TypeError(f"Files: cache must be the name of a folder, or None; got {self.cache!r}.")
         if self.cache is not None and "\0" in str(self.cache):
-            raise ValueError(f"Files: no folder is named {str(self.cache)!r}: it holds a null character.")
+            raise ValueError(f"Files: no folder is named {str(self.cache)!r}: it contains a null character.")
         if self.limit < MIN_LIMIT:
             raise ValueError(f"Files: memory_limit must be at least 100MB; got {self.memory_limit!r}.")
 
@@ -266,7 +266,7 @@ def _matches(name: str) -> list[Path]:
             entry for entry in place.iterdir() if _is_table(entry) or _is_partition(entry) or _has_tables(entry)
         )
         if not paths:
-            raise FileNotFoundError(f"The folder {name} holds no file that ends in .parquet, .csv, .tsv or .txt.")
+            raise FileNotFoundError(f"The folder {name} has no file that ends in .parquet, .csv, .tsv or .txt.")
         return [_regular(entry) for entry in paths]
     if place.exists():
         return [_regular(place)]
@@ -359,7 +359,7 @@ def _join_types(types: dict[str, str], first: OneFile, other: OneFile) -> dict[s
         both = {kind, other.types[name]} - {NOTHING}
         if len(both) > 1 and not both <= NUMERIC:
             raise ValueError(
-                f"Column {name!r} holds {other.types[name]} in {other.path}, and {kind} in {first.path}: make all "
+                f"Column {name!r} contains {other.types[name]} in {other.path}, and {kind} in {first.path}: make all "
                 "files alike."
             )
         joined[name] = NUMBERS if len(both) > 1 else next(iter(both), NOTHING)

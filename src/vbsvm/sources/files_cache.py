@@ -118,7 +118,7 @@ class Writer:
     def array(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         """Create an array of this name to write into, with its disk space allocated.
 
-        All of its room on disk is taken now: while a map is written to, a lack of it would end the process.
+        All disk space is allocated now: when a memory map is written, a lack of it would end the process.
         """
         path = self._folder / f"{name}.npy"
         with path.open("xb") as file:
@@ -227,8 +227,8 @@ def _explained_errors(root: Path) -> Iterator[None]:
         why = error.strerror or str(error)
         raise OSError(
             error.errno,
-            f"The encoded rows can't be written to {root} ({why}). Make room there, or name another folder, as in "
-            "Files(…, cache='folder'); nothing has been left behind",
+            f"The encoded rows can't be written to {root} ({why}). Free disk space there, or use another folder, as in "
+            "Files(…, cache='folder'); no partial file is left",
         ) from error
 
 

@@ -82,7 +82,7 @@ class TextReader:
         except UnicodeDecodeError as error:
             byte = error.object[error.start]
             raise ValueError(
-                f"{self.name} is not UTF-8 text (it holds the byte 0x{byte:02x}): save it as UTF-8, which Excel calls "
+                f"{self.name} is not UTF-8 text (it contains the byte 0x{byte:02x}): save it as UTF-8, in Excel "
                 "“CSV UTF-8”, or as Parquet."
             ) from error
         except (*_DAMAGED, OSError) as error:
@@ -168,12 +168,12 @@ class TextReader:
                     if len(row) < n_names or len(row) > n_names + trailing or any(row[n_names:]):
                         raise ValueError(
                             f"{self.name}: line {rows.line_num} has {len(row)} cell{'s' * (len(row) != 1)}, and the "
-                            f"header has {n_names} names. Give every row a cell for each name, and put cells that hold "
+                            f"header has {n_names} names. Give every row a cell for each name, and put cells with "
                             "the separator in quotation marks."
                         )
             except csv.Error as error:
                 raise ValueError(
-                    f"{self.name}: line {rows.line_num} holds a cell of more than {csv.field_size_limit()} characters: "
+                    f"{self.name}: line {rows.line_num} has a cell of more than {csv.field_size_limit()} characters: "
                     "line breaks are missing, or quotation marks are not closed."
                 ) from error
 
@@ -192,7 +192,7 @@ def _unpacked(name: str, raw: Any, stack: ExitStack) -> Any:
         return archive
     members = [member for member in archive.namelist() if not member.endswith("/")]
     if len(members) != 1:
-        raise ValueError(f"{name} holds {len(members)} files, but only one is allowed: unpack it first.")
+        raise ValueError(f"{name} contains {len(members)} files, but only one is allowed: unpack it first.")
     return stack.enter_context(archive.open(members[0]))
 
 
@@ -218,7 +218,7 @@ class _CheckedBytes(io.RawIOBase):
             self._begun = True
         if b"\0" in block:
             line = self._n_lines + block[: block.index(b"\0")].count(b"\n") + 1
-            raise ValueError(f"{self._name} holds a NUL byte in line {line}, so it is damaged, or not a text file.")
+            raise ValueError(f"{self._name} contains a NUL byte in line {line}, so it is damaged, or not a text file.")
         self._n_lines += block.count(b"\n")
         end = max(block.rfind(b"\n"), block.rfind(b"\r"))
         self._line_bytes = self._line_bytes + n_bytes if end < 0 else n_bytes - end - 1

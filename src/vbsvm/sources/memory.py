@@ -119,7 +119,7 @@ class Memory(BlockSource):
     def plain(self) -> bool:
         """Whether the table has no groups or missing values and is standardised implicitly inside products.
 
-        A table of one block is standardised once, as it needs no more room than work space does.
+        A table of one block is standardised once, as it needs no more memory than work space does.
         """
         special = self.groupings or self.n_random_only or self.wide or self.missing_inputs or self.candidates
         return not special and (self.n_blocks > 1 or self.in_parts) and not self.recipe.far.any()
@@ -230,15 +230,14 @@ class Memory(BlockSource):
         whole = self.weights == np.floor(self.weights)
         if not whole.all():
             raise ValueError(
-                f"Gibbs: a row has the weight {self.weights[np.argmin(whole)]:g}. Where values are missing, a sampler "
-                "takes whole numbers as weights: leave class_weight and other weights out, or take Variational()."
+                f"Gibbs: a row has the weight {self.weights[np.argmin(whole)]:g}. With missing values Gibbs supports "
+                "integer weights only: leave class_weight and other weights out, or use Variational()."
             )
         total, max_rows = float(self.weights.sum()), MAX_REPLICATED // (4 + self.recipe.n_columns)
         if total > max(max_rows, len(self.X)):
             raise ValueError(
-                f"Gibbs: the weights add up to {total:.3g} rows. Where values are missing, a sampler writes each row "
-                f"out as often as its weight says, up to {max_rows} rows for so many columns: take smaller weights, or "
-                "Variational()."
+                f"Gibbs: the weights add up to {total:.3g} rows. With missing values Gibbs repeats rows by weight, "
+                f"up to {max_rows} rows with this number of columns: use smaller weights, or Variational()."
             )
         counts = self.weights.astype(np.intp)
         if (counts == 1).all():

@@ -19,7 +19,7 @@ from vbsvm.sources.memory import Memory
 T = TypeVar("T", bound=Addable)
 
 # Lower bound of the score variance for the curvature of past rows, which is used at later coefficients, too: at the
-# present ones few rows of a batch may be near the kink, or all of them if none is assigned to a class.
+# present ones few rows of a batch may be near the margin, or all of them if none is assigned to a class.
 VARIANCE_FLOOR = 0.25
 
 

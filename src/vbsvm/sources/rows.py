@@ -32,9 +32,9 @@ from vbsvm.model.row_pass import CompleteRows, RowPass, Stats, add_optional
 @final
 @dataclass(frozen=True, eq=False)
 class Grouping:
-    """Group index of each row, and the design columns that the group effects multiply.
+    """Group index of each row, and the design columns that the random effects multiply.
 
-    With ``has_unseen``, the index may be ``UNSEEN``: such a row has no group effects.
+    With ``has_unseen``, the index may be ``UNSEEN``: such a row has no random effects.
     """
 
     index: NDArray[np.intp]
@@ -49,7 +49,7 @@ class Grouping:
 
     @property
     def size(self) -> int:
-        """Number of group effects."""
+        """Number of random effects."""
         return self.n_groups * len(self.slopes)
 
     @cached_property
@@ -107,7 +107,7 @@ class Patterns:
 @final
 @dataclass(frozen=True, eq=False)
 class RowBuilder:
-    """A block of encoded rows, with NaN for missing inputs, and the settings of the layout that they are built for.
+    """A block of encoded rows, with NaN for missing predictors, and the settings of the layout that they are built for.
 
     The last ``n_random_only`` design columns have no fixed coefficients; the last of the groupings is the arrow's tail.
     """
@@ -191,9 +191,8 @@ EXTRA_ROW_BYTES = 64
 class Pages:
     """Memory maps of some arrays, released before they exceed a quarter of the memory limit.
 
-    ``limit`` is what rows may take in all: pages a quarter of it, and what a climb keeps of each row one half. Unless
-    it is ``permanent``, the ``folder`` that they lie in is removed with them, once a fit has been finished.
-    """
+    ``limit`` is what rows may take in all: pages a quarter of it, and what an optimisation keeps of each row one half.
+    Unless it is ``permanent``, the ``folder`` that they are in is removed with them, once a fit has been finished."""
 
     def __init__(
         self, arrays: Sequence[NDArray[Any]], limit: int, folder: Path | None = None, *, permanent: bool = True

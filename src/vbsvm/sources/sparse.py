@@ -30,7 +30,7 @@ class SparseTable:
     """Rows of positive weight as CSR in float64, with the columns' implicit standardisation.
 
     Products of raw columns lose digits where a column lies far from zero in units of its scale. Nearly all of its
-    entries are stored then, so that such a column is centred in place, with hardly an entry more.
+    entries are stored then, so that such a column is centred in place, with few further entries.
     """
 
     X: Any
@@ -48,7 +48,7 @@ class SparseTable:
 
     @cached_property
     def size(self) -> int:
-        """Number of rows per block, such that adding two grams is cheap beside forming one."""
+        """Number of rows per block, such that adding two Gram matrices is cheap compared with forming one."""
         n_rows, n_columns = self.X.shape
         n_blocks = max(1, self.n_pairs // (PAIRS_OF_A_CELL * max(n_columns, 1) ** 2))
         return max(block_rows(n_columns), -(-n_rows // n_blocks))

@@ -19,7 +19,7 @@ MACHINE_ID = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 def check_path(path: str | os.PathLike[str]) -> None:
     """Reject file names with null characters."""
     if isinstance(path, str | os.PathLike) and "\0" in str(path):
-        raise ValueError(f"No file is named {str(path)!r}: it holds a null character. Choose another name.")
+        raise ValueError(f"No file is named {str(path)!r}: it contains a null character. Choose another name.")
 
 
 @contextmanager

@@ -122,7 +122,7 @@ class Registry:
             case os.PathLike():
                 return os.fspath(value)
         raise TypeError(
-            f"{where or 'The object'} holds {type(value).__name__}, which has no place in a file: files take numbers, "
+            f"{where or 'The object'} contains {type(value).__name__}, which can't be stored: files take numbers, "
             "text, arrays, and the classes that are registered."
         )
 
@@ -133,7 +133,7 @@ class Registry:
             items = [self._encode(item, f"{where}[{k}]", arrays, numbers) for k, item in enumerate(value.ravel())]
             return {"objects": items, "shape": list(value.shape)}
         if value.dtype.kind not in PLAIN:
-            raise TypeError(f"{where or 'The object'} is an array of {value.dtype}, which has no place in a file.")
+            raise TypeError(f"{where or 'The object'} is an array of {value.dtype}, which can't be stored.")
         if id(value) not in numbers:
             numbers[id(value)] = len(arrays)
             arrays.append(value)
@@ -195,7 +195,7 @@ def check_types(kind: type, values: Mapping[str, Any], names: Mapping[str, Any] 
     hints = get_type_hints(kind, localns=dict(names or {}))
     for name, value in values.items():
         if not _matches(value, hints[name]):
-            raise CodecError(f"{kind.__name__}.{name} may not hold {type(value).__name__}")
+            raise CodecError(f"{kind.__name__}.{name} may not contain {type(value).__name__}")
 
 
 def _matches(value: Any, hint: Any) -> bool:

@@ -121,7 +121,7 @@ def _parts(zipped: zipfile.ZipFile, size: int) -> dict[str, bytes]:
 
 def _check_format(head: Any, format: str, schema: int) -> None:
     if head["format"] != format:
-        raise ArchiveError(f"it holds {head['format']!r}, not {format!r}")
+        raise ArchiveError(f"it contains {head['format']!r}, not {format!r}")
     if not isinstance(head["schema"], int) or head["schema"] < 1:
         raise ArchiveError(f"it has the schema {head['schema']!r}")
     if head["schema"] > schema:
@@ -142,7 +142,7 @@ def _array(part: bytes) -> NDArray[Any]:
     with _HEADERS:
         shape, by_columns, dtype = read_header(buffer)
     if dtype.kind not in PLAIN:
-        raise ArchiveError(f"an array holds {dtype}")
+        raise ArchiveError(f"an array contains {dtype}")
     n_values = math.prod(shape)
     # Text of no characters takes no bytes of the file, but some of memory.
     if n_values * dtype.itemsize != len(part) - buffer.tell() or (not dtype.itemsize and n_values > len(part)):
@@ -182,7 +182,7 @@ def read(path: str | os.PathLike[str], makers: Mapping[str, Callable[[Mapping[st
         file = read_archive(path, FORMAT, SCHEMA)
         kind = file.about["kind"]
         if kind not in makers:
-            raise ArchiveError(f"it holds a model of the kind {kind!r}")
+            raise ArchiveError(f"it contains a model of the kind {kind!r}")
         return makers[kind](REGISTRY.decode(upgrade(file.tree), file.arrays))
     except IsADirectoryError as error:
         raise ModelFileError(f"{os.fspath(path)} is a directory, not a model file.") from error
@@ -193,7 +193,7 @@ def read(path: str | os.PathLike[str], makers: Mapping[str, Callable[[Mapping[st
     except Exception as error:
         internal = not isinstance(error, ValueError) or INTERNAL.search(str(error))
         why = "its parts do not belong together" if internal else error
-        raise ModelFileError(f"{os.fspath(path)} holds no model that makes sense: {why}.") from error
+        raise ModelFileError(f"{os.fspath(path)} contains no valid model: {why}.") from error
 
 
 # Until missing values had a slot of their own, their parts were fields of these classes.

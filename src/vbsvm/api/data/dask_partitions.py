@@ -47,7 +47,7 @@ class DaskPartitions(Partitions):
 
     @staticmethod
     def from_table(cluster: Cluster, X: Any, y: Any, sample_weight: Any) -> "DaskPartitions":
-        """The partitions of inputs, labels, and weights or None."""
+        """The partitions of predictors, labels, and weights or None."""
         columns = None if is_array(X) else list(X.columns)
         rows = partitions(X, y, sample_weight)
         return DaskPartitions(cluster, rows, partial(_raw_table, columns), [])

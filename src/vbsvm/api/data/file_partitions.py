@@ -23,7 +23,7 @@ WHOLE_COLUMNS_SHARE = 1 / 8
 @final
 @dataclass(frozen=True, eq=False)
 class FileColumns:
-    """Which columns of files are the target, the inputs (the group among them) and the weights of a table."""
+    """Columns of files that are the target, the predictors (and the group) and the weights."""
 
     target: str
     features: tuple[str, ...]
@@ -47,7 +47,7 @@ class FileColumns:
                 if name in taken:
                     raise ValueError(f"Column {name!r} is one of features, and the target or the weights as well.")
         if not chosen:
-            raise ValueError(f"The files have no column beside {target!r} to predict it from.")
+            raise ValueError(f"The files have no column other than {target!r} to predict it from.")
         return FileColumns(target, tuple(chosen), weights)
 
     def settings(self, types: dict[str, str], estimator: "Estimator") -> dict[str, Any]:
@@ -65,7 +65,7 @@ class FileColumns:
             "dtype": np.float32 if single else np.float64,
             "target": f"The target {self.target!r}",
             "weights": self.weights or "sample_weight",
-            "no_rows": "The files hold no rows of positive weight.",
+            "no_rows": "The files have no rows of positive weight.",
             "about": {"kind": "table", **key, "group": group, "class_weight": class_weight, "categories": categories},
         }
 
@@ -84,7 +84,7 @@ class FilePartitions(Partitions):
     opened: FileTable
     table: FileColumns | None = None
     place = "files"
-    no_rows = "The files hold no rows that count: all are empty, of weight 0, or miss values."
+    no_rows = "The files have no rows to fit: all have weight 0 or missing values, or the files are empty."
 
     @property
     def names(self) -> list[str]:

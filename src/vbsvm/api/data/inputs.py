@@ -34,7 +34,7 @@ MAX_DENSITY = 2 / 3
 def read_data(
     estimator: "Classifier", X: Any, y: Any, sample_weight: Any = None, *, reset: bool = True
 ) -> tuple[Any, NDArray[Any], NDArray[Any] | None]:
-    """Give inputs, labels, and the group of each row (None without groups), as ``fit`` gets them."""
+    """Predictors, labels, and the group of each row (None without groups), as ``fit`` gets them."""
     if estimator.group is None and estimator.categories is None:
         X = _as_numbers(X)
         _check_equal_lengths(X, y)
@@ -57,7 +57,7 @@ def _check_equal_lengths(X: Any, y: Any) -> None:
 def read_table(
     estimator: "Classifier", X: Any, sample_weight: Any = None, *, reset: bool
 ) -> tuple[Any, NDArray[Any] | None]:
-    """Give inputs as a float array, not copied if they are one, and the group of each row (None without groups).
+    """Predictors as a float array, not copied if they are one, and the group of each row (None without groups).
 
     The group's column is taken out before the numeric check: it may hold text. So may columns of categories, whose
     levels are learned with ``reset`` from rows whose weight is not 0.
@@ -110,8 +110,8 @@ def _warn_of_new_levels(columns: Sequence[tuple[Any, NDArray[Any], Any]], new: d
         f"{name!r} ({values.shown(cells[new[name]])} in row {new[name]})" for name, cells, _ in columns if name in new
     ]
     warnings.warn(
-        f"Levels that fit has not seen in {join_names(shown)[1:-1]}: they are taken as missing, and inferred from "
-        "the other inputs of their rows.",
+        f"Levels not seen in fit in {join_names(shown)[1:-1]}: they are treated as missing, and imputed from the other "
+        "predictors.",
         UserWarning,
         stacklevel=6,
     )
@@ -155,7 +155,7 @@ def _validated(estimator: BaseEstimator, X: Any, *labels: Any, **options: Any) -
 def read_rows(
     X: Any, group: str | int | None, levels: Mapping[Any, NDArray[Any]] | None = None
 ) -> tuple[Any, NDArray[Any] | None]:
-    """Inputs and groups of a (possibly empty) part of a table whose columns are known; ``levels`` encode categories."""
+    """Predictors and groups of a part of a table whose columns are known; ``levels`` encode categories."""
     inputs, members = (X, None) if group is None else _split_group(_as_table(X, dtype=object), group)
     if levels is None:
         table = _as_numbers(inputs)
@@ -176,13 +176,13 @@ def categories_of(X: Any, group: str | int | None, weights: NDArray[Any]) -> dic
 
 
 def _split_group(X: Any, group: str | int | None) -> tuple[Any, NDArray[Any] | None]:
-    """The inputs, and the group of each row where there is one."""
+    """The predictors, and the group of each row if any."""
     if group is None:
         return X, None
     inputs, members = _pop_column(X, group)
     members = _checked_groups(members, group)
     if inputs.shape[1] == 0:
-        raise ValueError(f"X has no column besides the group {group!r}; at least one input is needed.")
+        raise ValueError(f"X has no column besides the group {group!r}; at least one predictor is needed.")
     return inputs, members
 
 
@@ -258,7 +258,7 @@ def _as_numbers(X: Any) -> Any:
         return X
     if X.ndim != 2:
         raise ValueError(
-            f"Expected 2D array, got {X.ndim}D array instead: X holds {values.named(type(X[0]))} in row 0."
+            f"Expected 2D array, got {X.ndim}D array instead: X contains {values.named(type(X[0]))} in row 0."
         )
     columns = [values.as_floats(X[:, j], f"Column {j}", text=True) for j in range(X.shape[1])]
     return np.column_stack(columns) if columns else X
@@ -293,7 +293,7 @@ def _cells(column: Any) -> NDArray[Any]:
 
 
 def _pop_column(X: Any, group: str | int) -> tuple[Any, NDArray[Any]]:
-    """Inputs without the group column, and that column."""
+    """Predictors without the group column, and that column."""
     if hasattr(X, "columns"):
         names = list(X.columns)
         if group not in names or isinstance(group, bool):

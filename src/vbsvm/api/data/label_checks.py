@@ -30,7 +30,7 @@ def read_labels(y: Any) -> Any:
     if y is None or labels.ndim > 1:
         return y
     if labels.ndim == 0:
-        raise TypeError(f"y must hold one label for each row, as a list or an array; got {values.named(type(y))}.")
+        raise TypeError(f"y must have one label for each row, as a list or an array; got {values.named(type(y))}.")
     missing = values.missing(labels)
     if missing.any():
         row = int(np.argmax(missing))
@@ -38,13 +38,13 @@ def read_labels(y: Any) -> Any:
     kinds = values.kinds_of(labels)
     if values.COMPLEX in kinds:
         row = values.first_row(labels, values.COMPLEX)
-        raise ValueError(f"Complex data not supported: y holds a complex number in row {row}.")
+        raise ValueError(f"Complex data not supported: y contains a complex number in row {row}.")
     if set(kinds) == {values.TEXT}:
         return np.asarray(y)
     if labels.dtype.kind == "O":
         labels = _labels_of_objects(labels)
     if values.OTHER in kinds:
-        raise TypeError(f"y holds {values.named(kinds[values.OTHER])}: make its labels text or numbers.")
+        raise TypeError(f"y contains {values.named(kinds[values.OTHER])}: make its labels text or numbers.")
     if labels.dtype.kind == "f" and np.isinf(labels).any():
         raise ValueError(f"y contains infinity: the label of row {int(np.argmax(np.isinf(labels)))} is not a class.")
     return labels
@@ -56,7 +56,7 @@ def _labels_of_objects(labels: NDArray[Any]) -> NDArray[Any]:
     for row, label in enumerate(labels):
         if not isinstance(label, types) or isinstance(label, np.timedelta64) or values.beyond_64_bits(label):
             label_text = f"{values.shown(label)} ({type(label).__name__})"
-            raise TypeError(f"y holds {label_text} in row {row}: make its labels text, or numbers of up to 64 bits.")
+            raise TypeError(f"y contains {label_text} in row {row}: make its labels text, or numbers of up to 64 bits.")
     kinds = [values.kind_of(type(label)).replace(values.TRUTH, values.NUMBER) for label in labels]
     row = next((row for row, kind in enumerate(kinds) if kind != kinds[0]), None)
     if row is not None:
@@ -86,7 +86,7 @@ def check_several_classes(classes: NDArray[Any]) -> None:
     """Reject labels of one class only."""
     if len(classes) < 2:
         raise ValueError(
-            f"y has only one class, {classes[0]!s}, in the rows of positive weight; two or more classes are needed."
+            f"y has only one class, {classes[0]!s}, in the rows of positive weight; at least two classes are needed."
         )
 
 
@@ -108,7 +108,7 @@ def read_weights(
         row = int(np.argmin(weights))
         raise ValueError(f"{name} is negative in row {row} ({weights[row]:g}); weights are counts of rows.")
     if weights.max(initial=0.0) == 0 and not may_all_be_zero:
-        raise ValueError(f"{name} is zero in every row: nothing is left to fit.")
+        raise ValueError(f"{name} is zero in every row: there is nothing to fit.")
     return check_counts(weights)
 
 
@@ -117,7 +117,7 @@ def _weights(raw: Any, name: str) -> Array:
     check_in_memory(**{name: raw})
     weights = values.as_array(raw)
     if weights.ndim == 0 and weights.dtype.kind not in "biuf":
-        raise TypeError(f"{name} must hold one number for each row; got {values.named(type(raw))}.")
+        raise TypeError(f"{name} must have one number for each row; got {values.named(type(raw))}.")
     return weights.astype(np.float64) if weights.ndim != 1 else values.as_floats(weights, name)
 
 
@@ -164,7 +164,7 @@ def read_outcome(column: Any, positive: Any) -> tuple[NDArray[Any], Array]:
     levels = np.array(sorted(column.unique().tolist(), key=lambda level: (isinstance(level, str), level)), dtype=object)
     if column.dtype.kind == "f" and len(levels) > 2 and not all(float(level).is_integer() for level in levels):
         raise ValueError(
-            f"The outcome {name!r} holds continuous numbers; a class is needed: add a column such as {name} > 0."
+            f"The outcome {name!r} contains continuous numbers; a class is needed: add a column such as {name} > 0."
         )
     if positive is None:
         if len(levels) > 2:

@@ -148,13 +148,12 @@ class LabelledData:
 @final
 @dataclass(frozen=True, eq=False)
 class InputTerms:
-    """Which columns of a table are inputs that may be missing, and what depends on them.
+    """Which columns of a table are predictors that may be missing, and what depends on them.
 
-    ``mains`` are the columns that are inputs themselves; ``links`` (column, input) are products of one of these inputs
-    and known things. ``uncertain`` columns depend on categories that are missing in some rows, and tell nothing about
-    the other inputs; ``categories`` are the names of all that may be missing, ``drawn`` those of columns whose missing
-    values were drawn.
-    """
+    ``mains`` are the columns that are predictors themselves; ``links`` (column, input) are products of one of these
+    predictors and known things. ``uncertain`` columns depend on categories that are missing in some rows, and tell
+    nothing about the other predictors; ``categories`` are the names of all that may be missing, ``drawn`` those of
+    columns whose missing values were drawn."""
 
     mains: Sequence[int]
     links: Sequence[tuple[int, int]] = ()
@@ -166,7 +165,7 @@ class InputTerms:
 @final
 @dataclass(frozen=True, eq=False)
 class Design:
-    """What the columns of encoded rows mean: plan, blocks and their priors by likelihood, inputs that may be missing.
+    """Meaning of the columns of encoded rows: plan, blocks and their priors by likelihood, incomplete predictors.
 
     Where categories are missing, ``known_levels`` counts the levels that are known.
     """
@@ -214,7 +213,7 @@ class Partitions(ABC):
 
     resident = False
     place = "partitions"
-    no_rows = "The data have no row that counts: all are of weight 0, or miss values."
+    no_rows = "The data have no rows to fit: all have weight 0 or missing values."
 
     @property
     @abstractmethod

@@ -1,4 +1,4 @@
-"""The columns of an estimator's table: inputs, labels, weights, and the group of each row where there is one."""
+"""The columns of an estimator's table: predictors, labels, weights, and the group of each row where there is one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ from vbsvm.results.fit import INPUTS
 @final
 @dataclass(frozen=True, eq=False)
 class RawTable:
-    """Rows of a table as they were given: inputs with the group among them, labels, and weights or None."""
+    """Rows of a table as they were given: predictors with the group among them, labels, and weights or None."""
 
     X: Any
     y: Any
@@ -78,7 +78,7 @@ class TableSummary:
 @final
 @dataclass(frozen=True, eq=False)
 class TableReader:
-    """Reads the inputs of these names; where ``group`` is given, it is a further column of the table.
+    """Reads the predictors of these names; where ``group`` is given, it is a further column of the table.
 
     Partitions hold a ``RawTable`` or a ``ReadTable``. With ``drop_zero_weights`` rows of weight 0 are not encoded.
     ``target``, ``weights`` and ``no_rows`` are words of errors.
@@ -97,7 +97,7 @@ class TableReader:
     about: Mapping[str, Any] = field(default_factory=dict)
     target: str = "y"
     weights: str = "sample_weight"
-    no_rows: str = "X has no row of positive weight: nothing is left to fit."
+    no_rows: str = "X has no row of positive weight: there is nothing to fit."
     categories: bool = False
     inputs: tuple[Any, ...] = ()
 
@@ -231,7 +231,7 @@ class TableEncoder:
         return columns
 
     def design(self, columns: ColumnSummary, rows: LabelledData) -> Design:
-        """Every column is an input that may be missing."""
+        """Every column is a predictor that may be missing."""
         reader, X, names = self.reader, rows.encoded.table, self.names
         validation.check_observed_columns(columns.ranges, names)
         recipe = columns.recipe(reader.intercept, reader.standardize)
@@ -245,7 +245,7 @@ class TableEncoder:
 
 
 def _blocks(prior: Prior, plan: Plan, likelihood: Likelihood) -> tuple[Block, ...]:
-    """Examples 1 and 2 of the paper: an intercept that is not penalised, inputs, and random intercepts of groups."""
+    """Blocks of Examples 1 and 2 of the paper: unpenalised intercept, predictors, and random intercepts."""
     blocks = [Block("intercept", (slice(0, 1),), INTERCEPT_PRIOR)] if plan.recipe.intercept else []
     columns = slice(plan.recipe.first, plan.n_fixed)
     blocks.append(Block(INPUTS, (columns,), prior, prior.gate_of(plan.names)))

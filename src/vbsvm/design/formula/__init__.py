@@ -1,4 +1,4 @@
 """Formulas: their syntax, the guard that decides what may be evaluated, the reader that learns and encodes, and terms
-whose inputs or categories may be missing. This is the only place that imports formulaic; otherwise it may import
+whose predictors or categories may be missing. This is the only place that imports formulaic; otherwise it may import
 design, storage and base.
 """

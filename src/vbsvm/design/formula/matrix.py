@@ -72,7 +72,7 @@ class Matrix:
         found = Matrix(formula, encoded.model_spec)
         for expression, name, row, known in found._unknown(frame):
             raise FormulaError(
-                f"{expression} leaves out {str(frame[name].iloc[row])!r}, which column {name!r} holds in row "
+                f"{expression} leaves out {str(frame[name].iloc[row])!r}, which column {name!r} contains in row "
                 f"{frame.index[row]}; its levels are {known}. Name all levels, or leave such rows out."
             )
         return found, np.asarray(encoded, dtype=np.float64)
@@ -105,7 +105,7 @@ class Matrix:
         """Encode new data; ``rows`` numbers the rows in errors."""
         for _, name, row, known in self._unknown(frame):
             raise ValueError(
-                f"Column {name!r} holds {shown(frame[name].iloc[row])} in row {rows[row]}, a category that was not "
+                f"Column {name!r} contains {shown(frame[name].iloc[row])} in row {rows[row]}, a category that was not "
                 f"seen in fit; there were {known}. A random effect, (1 | {name}), accepts new levels."
             )
         # formulaic writes into the state that it is given, also when it fails.
@@ -246,7 +246,7 @@ def _explain(said: str, frame: "pd.DataFrame") -> str:
         )
     for name in columns_in(expression, list(frame.columns)) if match else ():
         if frame[name].dtype.kind not in "biuf":
-            return f"{what} calculates with column {name!r}, which does not hold numbers: take C({name})."
+            return f"{what} calculates with column {name!r}, which is not numeric: take C({name})."
     if "ufunc 'invert'" in said or "for |" in said or "for &" in said:
         return f"{what}: ~, & and | join comparisons, as in (a > 1) & (b > 2)."
     return f"{what} can't be computed from the data: check its settings, and that its columns vary."

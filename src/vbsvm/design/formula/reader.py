@@ -3,7 +3,8 @@
 Levels, knots and the state of transforms are learned once, over all of the data, and reapplied to new data.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, final
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
 from vbsvm.design.candidates import Candidates, DrawnColumns, Draws
-from vbsvm.design.columns import Encoded, Plan, group_labels
+from vbsvm.design.columns import UNSEEN, Encoded, Plan, group_labels
 from vbsvm.design.formula import syntax
 from vbsvm.design.formula.matrix import Matrix, Spline
 from vbsvm.design.formula.missing_inputs import Categories, Linear, missing_masks
@@ -76,14 +77,23 @@ class Reader:
         """Columns that new data must have."""
         return tuple(name for name in self.parts.columns if name != self.parts.outcome)
 
+    def lacking_groups(self, data: Any) -> list[str]:
+        """Columns that only name groups and that the data do not have: all groups are new then."""
+        parts = self.parts
+        texts = [parts.fixed, *(one.expression for one in parts.splines), *(one.effects for one in parts.groups)]
+        needed = {*frames.names_of(data), *parts.inputs}
+        lacking = [name for name in self.columns if name not in needed]
+        return [name for name in lacking if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", " ".join(texts))]
+
     def read(self, data: Any) -> Encoded:
         """Encode new data of any frame type."""
-        return self.encode(self.select(data))
+        return self.encode(self.select(data, without=self.lacking_groups(data)))
 
-    def select(self, data: Any, kept: NDArray[np.intp] | None = None) -> "pd.DataFrame":
+    def select(self, data: Any, kept: NDArray[np.intp] | None = None, without: Sequence[str] = ()) -> "pd.DataFrame":
         """The columns in use with their types at fitting; ``kept`` are the rows of positive weight."""
-        frame = frames.take(data, self.columns, kept, may_miss=self.parts.inputs)
-        return frame.assign(**{name: self.as_learned(frame[name]) for name in self.columns})
+        columns = [name for name in self.columns if name not in without]
+        frame = frames.take(data, columns, kept, may_miss=self.parts.inputs)
+        return frame.assign(**{name: self.as_learned(frame[name]) for name in columns})
 
     def as_learned(self, column: Any) -> "pd.Series":
         """A column converted to its type at fitting; raise if numbers have become something else."""
@@ -92,7 +102,7 @@ class Reader:
     def encode(self, frame: "pd.DataFrame", draws: Draws | None = None) -> Encoded:
         """Encode a frame; rows with missing categories or drawn columns become candidates.
 
-        ``draws`` has values of drawn columns; without it they are spread over their distribution.
+        ``draws`` has values of drawn columns; without it they are quantiles of their distribution.
         """
         rows, levels, candidates = frame.index.to_numpy(), self.levels_of(frame), None
         if self.categories.missing(frame).any():
@@ -130,8 +140,12 @@ class Reader:
         return self.drawn.draw(frame, table, rng)
 
     def levels_of(self, frame: "pd.DataFrame") -> tuple[NDArray[np.intp], ...]:
-        """Level number of each row in each factor."""
-        return tuple(factor.encode(group_labels_of(frame, factor.columns)) for factor in self.plan.factors)
+        """Level number of each row in each factor; all are unseen without the factor's columns."""
+        unseen = np.full(len(frame), UNSEEN)
+        return tuple(
+            factor.encode(group_labels_of(frame, factor.columns)) if {*factor.columns} <= {*frame} else unseen
+            for factor in self.plan.factors
+        )
 
     def scaled(self, recipe: Recipe) -> "Reader":
         """The reader with this recipe; spline columns are not rescaled."""

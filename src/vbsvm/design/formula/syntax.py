@@ -83,7 +83,7 @@ class FormulaParts:
 def read(formula: str, data_columns: list[str], weights: str | None = None) -> FormulaParts:
     """Parse a formula and check all its parts against the columns.
 
-    ``weights`` is a column that ``.`` does not stand for.
+    ``weights`` is a column that ``.`` does not represent.
     """
     if not isinstance(formula, str):
         raise TypeError(f"The formula must be text such as 'y ~ x + (1 | g)'; got {formula!r}.")
@@ -262,7 +262,7 @@ def _split(text: str, separators: str) -> list[tuple[str, str]]:
         if not parts[0][1] and len(parts) > 1:
             parts = parts[1:]
         if any(not term for _, term in parts):
-            raise FormulaError(f"A term is missing beside + or - in {clipped(text.strip())}.")
+            raise FormulaError(f"A term is missing next to + or - in {clipped(text.strip())}.")
     return parts
 
 

@@ -1,7 +1,7 @@
 """The text of a formula: what R, patsy and NumPy have is rewritten or gets a hint; and terms of its parts.
 
 Text is rewritten before the sandbox parses it, and terms are counted before formulaic expands them, which could take
-hours: nothing is evaluated. Also here: names of columns, and ``.``, which stands for columns.
+hours: nothing is evaluated. Also here: names of columns, and ``.``, which represents columns.
 """
 
 import keyword
@@ -32,10 +32,10 @@ _CONTRASTS = {name: f"contr.{name.lower()}" for name in ("Treatment", "Sum", "He
 _HINTS = {
     **dict.fromkeys(("ns", "rcs"), "take s(x), whose size is inferred, or cr(x, df=4), a natural cubic spline"),
     **dict.fromkeys(
-        ("te", "ti", "t2"), "smooth surfaces are not available: take s(a) + s(b), or products such as a * b"
+        ("te", "ti", "t2"), "smooth surfaces are not supported: use s(a) + s(b), or products such as a * b"
     ),
-    "offset": "an offset is not available: the score has no term with a known coefficient",
-    "cut": "cut the column first, as in data['x3'] = pandas.cut(data['x'], 3), and take x3",
+    "offset": "offsets are not supported",
+    "cut": "cut the column first, as in data['x3'] = pandas.cut(data['x'], 3), and use x3",
     "relevel": "write C(x, contr.treatment('b')), where b is the reference",
     "ordered": "write C(x, contr.poly)",
     "interaction": "write a:b",
@@ -107,7 +107,7 @@ def expand_dot(text: str, columns: Sequence[str]) -> str:
     for token, _, functions in _scan(text):
         if token == ".":
             if functions:
-                raise FormulaError(f". in {clipped(text)} stands for several columns, and can't stand in a function.")
+                raise FormulaError(f". in {clipped(text)} represents several columns: functions take one column.")
             tokens.append(f"({' + '.join(in_backticks(columns))})")
         else:
             tokens.append(token)
@@ -117,7 +117,7 @@ def expand_dot(text: str, columns: Sequence[str]) -> str:
 def in_backticks(columns: Sequence[str]) -> list[str]:
     """Column names quoted for a formula."""
     if not columns:
-        raise FormulaError(". stands for no column: the data have none but the outcome, groups and weights.")
+        raise FormulaError(". represents no column: the data have none but the outcome, grouping factors and weights.")
     for name in columns:
         check_name(name)
     return [f"`{name}`" for name in columns]
@@ -214,7 +214,7 @@ _MESSAGES = {
     "Numeric literals other": "a number but 0 and 1 is no term; write I(3 * x) for arithmetic",
     "Term already seen": "a number but 0 and 1 is no term; write I(3 * x) for arithmetic",
     "String literals": "text is no term; put backticks around names of columns",
-    "insuffient arguments": "a term is missing beside a sign, or a bracket is empty",
+    "insuffient arguments": "a term is missing next to an operator, or a bracket is empty",
     "The right-hand argument": f"a power is a whole number from 1 to {MAX_POWER}",
     "Unknown operator": "a sign in it has no meaning between terms; put arithmetic in I(…), and backticks around names "
     "with such signs",

@@ -5,7 +5,7 @@
 - "curvature": (H + Λ)⁻¹ with H = −Σ ℓ_ff c cᵀ at the mean, variances and scales fixed; cheap, for any model.
 - "mean-field": the distribution that the optimisation ended with; much too narrow.
 
-Numbers are those of the design's (standardised) columns, gates applied.
+Numbers are those of the design's (standardised) columns, indicators applied.
 """
 
 import math
@@ -39,29 +39,29 @@ BREADS = ("response", "curvature")
 TIGHT = Variational(tol=1e-8)
 # Columns with a smaller inclusion probability have no variance that could be trusted.
 LIKELY_IN = 0.5
-# Rows this near to the kink, 1 − y f = 0, may be on either side; more of them than this share is a pile.
+# Observations this near to the margin, y f = 1, may be on either side; a larger proportion of them is a pile.
 NEAR_KINK, PILE = 0.05, 0.1
-# With fewer rows that have a loss than this many for each coefficient, classes are nearly separated.
+# With fewer observations of positive loss than this for each coefficient, classes are nearly separated.
 ROWS_A_COEFFICIENT = 2
 FEW_UNITS = 10
 # Unequal groups that count like fewer equal ones than this, and than half of their number, determine a hinge fit alone.
 FEW_EFFECTIVE = 20
 
 MISSING = (
-    "Values are missing: they and the coefficients depend on each other in a way that this approximation does not get "
-    "right. Gibbs() gives the posterior's spread. Robust spreads are there in models without gates if "
-    "missing values are drawn at random from a distribution that labels enter as regressors: the default."
+    "Linear response does not account for the dependence between missing values and coefficients: use Gibbs() for "
+    "posterior standard deviations. Robust standard errors are available without LaplaceZero if values are missing at "
+    "random and labels are regressors of missing values, GaussianImputation(labels='regressor'), the default."
 )
-JOINT_GATES = "Gates and coefficients have a joint distribution, which has no response here. Use Gibbs()."
+JOINT_GATES = "Linear response is not available for LaplaceZero(gates=Joint()): use Gibbs()."
 NO_MAXIMUM = (
-    "The climb has not ended at a clear maximum of the bound, so that its response can't be found: use a smaller tol, "
-    "or Gibbs()."
+    "The optimisation did not end at a clear maximum of the bound, which linear response needs: use a smaller tol, or "
+    "Gibbs()."
 )
-NOT_CONVERGED = "The climb of the exact bound has not converged: the spread is that of where it ended."
-ONE_UNIT = "There is only one group, so that nothing tells how groups differ."
+NOT_CONVERGED = "The exact bound has not converged: standard deviations are those of the last iteration."
+ONE_UNIT = "There is only one cluster: cluster-robust standard errors need at least two."
 CROSSED = (
-    "The robust spread takes the groups of the largest factor for a sample, and the levels of the other factors as "
-    "given: the intercept, and whatever varies between these levels only, is less certain than it says."
+    "Factors are crossed: standard errors are clustered on the largest factor only, with the levels of the others "
+    "fixed. The intercept and predictors that vary only between those levels are less certain than shown."
 )
 ADVICE = 'Use likelihood="logistic" (Model) or VBLogistic.'
 
@@ -69,10 +69,10 @@ ADVICE = 'Use likelihood="logistic" (Model) or VBLogistic.'
 @final
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """Warnings about a covariance, each a sentence; none where there is nothing to say.
+    """Warnings about a covariance, each a sentence, if any.
 
-    ``losing`` is the share of rows with a positive hinge loss at the mean, ``piled`` that of rows at the kink; NaN
-    where every row misses something.
+    ``losing`` is the proportion of observations with a positive hinge loss at the mean, ``piled`` of those on the
+    margin; NaN if all observations are incomplete.
     """
 
     losing: float
@@ -152,7 +152,7 @@ class Covariances:
         bound that was optimised, at the cost of one pass.
         """
         if kind not in KINDS or by not in BREADS:
-            raise ValueError(f"A spread is one of {', '.join(map(repr, KINDS))}; got {kind!r}, by {by!r}.")
+            raise ValueError(f"A covariance is one of {', '.join(map(repr, KINDS))}; got {kind!r}, by {by!r}.")
         with single_threaded_blas():
             if kind == "robust":
                 return self._robust(by)
@@ -168,7 +168,7 @@ class Covariances:
 
     @cached_property
     def curvature(self) -> GaussianDistribution:
-        """The distribution by the curvature at the mean, of all coefficients behind the gates."""
+        """The normal approximation at the mean, of all coefficients before selection."""
         return curvature_distribution(self.spec, self.state, curvature_stats(self.spec, self.state, self.source))
 
     @cached_property
@@ -245,15 +245,15 @@ class Covariances:
         return "curvature", spec, state, bread, []
 
     def _without_unlikely(self, state: State, covariance: Array) -> tuple[Array, list[str]]:
-        """Replace the covariance of excluded inputs by NaN: their zero response does not mean certainty."""
+        """Replace the covariance of excluded predictors by NaN: their zero response does not mean certainty."""
         if state.gates is None:
             return covariance, []
         out = state.gates.by_coefficient[: self.n] < LIKELY_IN
         if not out.any():
             return covariance, []
         return np.where(out | out[:, None], np.nan, covariance), [
-            f"The fit leaves out {out.sum()} of the inputs; this approximation can't tell how uncertain their "
-            "coefficients are. The others' spreads hold as if the choice of inputs were known."
+            f"Excluded predictors: {out.sum()}. Linear response gives no standard deviations of these; those "
+            "of the others are conditional on the selection."
         ]
 
 
@@ -263,7 +263,7 @@ def curvature_stats(spec: Spec, state: State, source: Source) -> Stats:
 
 
 def curvature_distribution(spec: Spec, state: State, stats: Stats) -> GaussianDistribution:
-    """N(μ, (H + Λ)⁻¹) of the coefficients behind the gates, from a pass at this state that summed the curvature."""
+    """N(μ, (H + Λ)⁻¹) of the coefficients before selection, from a pass at this state that summed the curvature."""
     assert stats.curvature is not None
     curvature = stats.curvature if state.gates is None else stats.curvature.gated(state.gates, stats.gram)
     centred = curvature.conditional(np.zeros(spec.n_columns), spec.precision(state))
@@ -271,7 +271,7 @@ def curvature_distribution(spec: Spec, state: State, stats: Stats) -> GaussianDi
 
 
 def effective_covariance(distribution: GaussianDistribution, state: State, n: int) -> Array:
-    """Covariance of the first n coefficients with the gates applied: Cov(γ v)."""
+    """Covariance of the first n coefficients times their indicators: Cov(γ v)."""
     if state.gates is None:
         return distribution.covariances(n)
     mean = (state.gates.by_coefficient * distribution.mean)[:n]
@@ -279,13 +279,13 @@ def effective_covariance(distribution: GaussianDistribution, state: State, n: in
 
 
 def about_units(units: Units | None, likelihood: Likelihood) -> list[str]:
-    """Warnings that factors are crossed, that units are few, or that a few of them dominate a hinge fit."""
+    """Warnings that factors are crossed, that clusters are few, or that a few of them dominate a hinge fit."""
     if units is None:
         return []
-    few = [f"There are only {units.n_units} independent groups: robust intervals are rough."]
+    few = [f"Only {units.n_units} clusters: cluster-robust intervals have less than nominal coverage."]
     unequal = [
-        f"Group sizes are very unequal ({units.n_units} groups, effective number {units.n_effective:.1f}): robust "
-        f"intervals of SVM coefficients may be much too short. {ADVICE}"
+        f"Cluster sizes are very unequal ({units.n_units} clusters, effective number {units.n_effective:.1f}): robust "
+        f"intervals of SVM coefficients may be much too narrow. {ADVICE}"
     ]
     dominated = not likelihood.normalised and units.n_effective < min(FEW_EFFECTIVE, 0.5 * units.n_units)
     return [CROSSED] * units.crossed + few * (units.n_units < FEW_UNITS) + unequal * dominated
@@ -302,7 +302,7 @@ def robust_of_draws(
 def respond(spec: Spec, state: State, source: Source, which: NDArray[np.intp]) -> tuple[Spec, State, Response, bool]:
     """Model, state, and linear response of these coefficients at the optimum of the exact bound; and if it converged.
 
-    Models with gates have the augmented bound only. Effects of groups may be among the coefficients.
+    Models with inclusion indicators have the augmented bound only. Random effects may be among the coefficients.
     """
     if spec.gate_map is None:
         outcome, held = TIGHT.sharpened(spec, source, state)
@@ -321,7 +321,7 @@ def respond(spec: Spec, state: State, source: Source, which: NDArray[np.intp]) -
 
 
 def reliability(state: State, source: Source, likelihood: Likelihood) -> Reliability:
-    """What every row's loss at the mean says, but for rows that miss something; one light pass."""
+    """Warnings from the losses of complete observations at the mean; one pass without sums of products."""
     theta = effective_mean(state)
 
     def of_part(part: Part) -> Array:
@@ -346,7 +346,7 @@ def reliability(state: State, source: Source, likelihood: Likelihood) -> Reliabi
         return said
     elif losing < ROWS_A_COEFFICIENT * n_coefficients:
         said = said.and_warnings(
-            f"The classes are nearly separated: only {losing:.0f} rows have a loss, for {n_coefficients} coefficients. "
-            "Intervals and standard deviations are rough."
+            f"The classes are nearly separated: only {losing:.0f} observations have a positive loss, for "
+            f"{n_coefficients} coefficients. Standard errors and intervals are unreliable."
         )
     return said.and_warnings(said.on_the_margin) if said.on_the_margin else said

@@ -1,8 +1,8 @@
 """Linear response: how the optimum of the bound moves if the log posterior is tilted by tᵀθ + Σ t_b log σ_b².
 
 The derivatives of E[θ] and E[log σ²] in t are covariances that mean field, which cuts dependence between coefficients,
-scales and latent variables, does not see (Giordano, Broderick & Jordan 2018). Here for complete rows without gates in
-the dense layout; ``map_response`` has the dual one and every other model.
+scales and latent variables, does not see (Giordano, Broderick & Jordan 2018). Here for complete rows without indicators
+in the dense layout; ``map_response`` has the dual one and every other model.
 
 Of ℓ(f, v) of each row only second derivatives enter. With K = CΣCᵀ, a change of a row's q = ℓ_fv df + ℓ_vv dv changes
 the variances by dv = 2(K∘K)q + Σ ω_b n_b, where −ω_b is the change of the block's expected precision τ_b and n_b is
@@ -27,10 +27,10 @@ from vbsvm.model.row_pass import Part, Source
 from vbsvm.model.spec import Spec, State
 
 # Rows whose second derivatives are smaller than this, in units of their weight and of their score's deviation, are left
-# out: under the exact hinge all that are far from the kink.
+# out: under the exact hinge all that are far from the margin.
 NEGLIGIBLE = 3e-4
-# The square of this share of a quadratic form may be left when the system for the variances is solved; then standard
-# deviations are within 2e-4.
+# Relative residual, squared, at which the solution of the system for the variances ends; standard deviations are then
+# within 2e-4.
 ACCURACY = 0.03
 # Numbers of B that are kept; and that are formed at once where it is not.
 MOST_KEPT, AT_ONCE = 2**24, 2**18
@@ -131,7 +131,7 @@ class NearRows:
 
 
 def rows_near_the_kink(spec: Spec, state: State, source: Source, negligible: float) -> NearRows:
-    """Collect rows near the kink; each row is judged alone, so that a row of weight 2 equals two rows."""
+    """Collect rows near the margin; each row is judged alone, so that a row of weight 2 equals two rows."""
     coefficients, every = state.gaussian.effective(None), np.arange(spec.n_columns)
 
     def of_part(part: Part) -> NearRows:

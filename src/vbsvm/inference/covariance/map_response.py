@@ -1,8 +1,8 @@
-"""Linear response of any model: one step of the climb as a map z → F(z, t) of packed states, tilted by tᵀθ.
+"""Linear response of any model: one step of the optimisation as a map z → F(z, t) of packed states, tilted by tᵀθ.
 
 At a fixed point z, dz/dt = (I − F_z)⁻¹ F_t, so that the covariance of what a state expects is found with products of
 F_z and vectors alone: differences of steps, one pass each. ``linear_response`` is quicker where a model is dense,
-complete and without gates.
+complete and without indicators.
 
 The dual layout, with many more columns than rows, has the equations of ``linear_response`` as systems of rows × rows.
 The part of the mean is Λ + CᵀMC with a matrix M of rows × rows, and is inverted by Woodbury's identity; coefficients
@@ -47,7 +47,7 @@ ACCURACY = 1e-4
 # Differences are not exact: where that is why a solution falls short of the accuracy, this much is left at most.
 LARGEST_RESIDUAL = 1e-2
 MOST_PRODUCTS = 120
-# Gates that are surer than this, and the log odds of each, are held: they have no room to answer.
+# Indicators that are surer than this, and the log odds of each, are held: they have no room to answer.
 SATURATED = 1e-6
 # How far a step may move a state that is to be a fixed point.
 AT_REST = 1e-3
@@ -99,7 +99,7 @@ class TiltedMap:
 
     @cached_property
     def units(self) -> Array:
-        """Units of the packed numbers: 1, and for log odds of gates the variance of the gate."""
+        """Units of the packed numbers: 1, and for log odds of indicators the variance of the indicator."""
         units = np.ones(len(self.state.packed))
         _, begin, end = _places(self.state)
         if self.state.gates is not None:
@@ -203,14 +203,14 @@ def _derivative(state: State, change: Array, value: Callable[[State], Array]) ->
 
 
 def _places(state: State) -> tuple[int, int, int]:
-    """Offsets in a packed state: begin and end of the scales, and end of the gates."""
+    """Offsets in a packed state: begin and end of the scales, and end of the indicators."""
     begin = state.ends[0]
     end = begin + sum(len(scale.pack()) for scale in state.scales)
     return begin, end, end + (0 if state.gates is None else len(state.gates.log_odds))
 
 
 def _held(state: State, *, hold_scales: bool) -> NDArray[np.bool_]:
-    """Mask of packed numbers without response: fixed scales, and gates that are practically decided."""
+    """Mask of packed numbers without response: fixed scales, and indicators that are practically decided."""
     held = np.zeros(len(state.packed), dtype=bool)
     scales, gates, end = _places(state)
     held[scales:gates] = hold_scales

@@ -31,7 +31,7 @@ class Units:
 
     ``of_group`` has the unit of each group of the tail. ``own`` says which coefficients of the core are effects of
     units, or of groups within units. ``factor`` is the number of the units' factor, and ``sizes`` are its groups'
-    numbers of rows. Where factors are ``crossed``, some group lies in several units.
+    numbers of rows. Where factors are ``crossed``, some group is in several units.
     """
 
     of_group: NDArray[np.intp]

@@ -70,14 +70,14 @@ class ArrowGram:
         return np.concatenate([head, tail])
 
     def gated(self, gates: Gates, own: Self) -> "ArrowGram":
-        """G ∘ E[γ̃γ̃ᵀ]; only the core has gates."""
+        """G ∘ E[γ̃γ̃ᵀ]; only the core has indicators."""
         border = self.border * gates.by_coefficient[: self.border.shape[2]]
         return ArrowGram(self.core.gated(gates, own.core), by_group(border), by_group(self.corner), self.shapes)
 
     def scan(
         self, cross: Array, distribution: "ArrowGaussian | PointDistribution", gates: Gates, prior_log_odds: Array
     ) -> GateScan:
-        """Full conditionals of the gates; products with random effects are part of the linear term."""
+        """Full conditionals of the indicators; products with random effects are part of the linear term."""
         A = self.core.matrix
         linear = (cross * distribution.mean)[: len(A)] - distribution.cross_moments(_flat(self.border))
         return DenseScan(gates, A * distribution.outer(len(A)), linear, prior_log_odds)

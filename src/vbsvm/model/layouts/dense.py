@@ -112,7 +112,7 @@ class DenseGram:
     def scan(
         self, cross: Array, distribution: CoefficientDistribution, gates: Gates, prior_log_odds: Array
     ) -> GateScan:
-        """Sequential full conditionals of the gates (Algorithm 3, lines 6 and 7)."""
+        """Sequential full conditionals of the indicators (Algorithm 3, lines 6 and 7)."""
         return DenseScan(
             gates, self.matrix * distribution.outer(len(self.matrix)), cross * distribution.mean, prior_log_odds
         )
@@ -167,7 +167,7 @@ class DenseGaussian(SecondMoments):
             return self
         # A triangular root of Σ's corner: R from QR of the reversed rows, reversed back to be upper triangular.
         R = np.asarray(np.linalg.qr(self.root[:n][::-1].T, mode="r"))
-        return DenseGaussian(self.mean[:n], R.T[::-1, ::-1])
+        return DenseGaussian(self.mean[:n], np.ascontiguousarray(R.T[::-1, ::-1]))
 
     def products(self, left: slice, right: slice) -> float:
         """Σ E[θ_j θ_k] over corresponding elements of two slices."""
@@ -178,7 +178,7 @@ class DenseGaussian(SecondMoments):
         return self.covariance[:n, :n] + np.outer(self.mean[:n], self.mean[:n])
 
     def effective(self, gates: Gates | None) -> "DenseGaussian | GatedCoefficients":
-        """Distribution of the effective coefficients; itself without gates."""
+        """Distribution of the effective coefficients; itself without indicators."""
         if gates is None:
             return self
         inclusion, n = gates.by_coefficient[: len(self.mean)], len(self.mean)
@@ -242,10 +242,10 @@ class DenseGaussian(SecondMoments):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class GatedCoefficients:
-    """Distribution of the effective coefficients γ∘v: with gates at their means, plus the variance of the gates.
+    """Distribution of the effective coefficients γ∘v: with indicators at their means, plus their variance.
 
-    ``extra`` is Var γ_k E v_k² of each coefficient with a gate of its own; ``shared`` has Var γ E[vvᵀ] of the
-    coefficients that share a gate.
+    ``extra`` is Var γ_k E v_k² of each coefficient with an indicator of its own; ``shared`` has Var γ E[vvᵀ] of the
+    coefficients that share an indicator.
     """
 
     distribution: DenseGaussian
@@ -314,7 +314,7 @@ def _cholesky(precision: Array) -> Array:
         raise FloatingPointError(
             "The precision matrix of the coefficients is not positive definite in floating point. The columns are of "
             "extremely different size, or depend on each other linearly under a prior that is nearly flat: standardise "
-            "them, drop the dependent ones, or take a prior with a smaller variance."
+            "them, drop the dependent ones, or use a prior with a smaller variance."
         )
     return lower
 

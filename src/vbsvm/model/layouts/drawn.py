@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array, sum_terms
 from vbsvm.base.cached import cached_property
 from vbsvm.model.gates import Gates
-from vbsvm.model.interfaces import Effects, Precision, Rows, SecondMoments
+from vbsvm.model.interfaces import Effects, PointDistribution, Precision, Rows, SecondMoments
 from vbsvm.model.layouts.dense import MatrixRows
 
 # Number of draws in the steps of a fit, whose errors partly cancel over rows, and for standard errors. The relative
@@ -43,7 +43,7 @@ class DrawnRows(MatrixRows):
     """Rows of this layout, whose gram is never formed."""
 
     def gram(self, w: Array) -> Any:
-        """CᵀWC as a ``DrawnGram``, which has no gates and no differences."""
+        """CᵀWC as a ``DrawnGram``, which has no indicators and no differences."""
         return DrawnGram(((self, w),))
 
     def noise(self, n_draws: int) -> Array:
@@ -166,7 +166,7 @@ class DrawnGaussian(SecondMoments):
         """Covariance of the first n coefficients."""
         if n > MAX_MATERIALISED:
             raise ValueError(
-                f"The covariance of {n} coefficients is not written out; their standard deviations are at hand."
+                f"The covariance of {n} coefficients is not formed; their standard deviations are available."
             )
         return self.draws[:, :n].T @ self.draws[:, :n] / len(self.draws)
 
@@ -180,8 +180,12 @@ class DrawnGaussian(SecondMoments):
         spread = float(np.vdot(self.draws.T, gram.times(self.draws.T))) / len(self.draws)
         return float(self.mean @ gram.times(self.mean)) + spread
 
+    def draw(self, rng: np.random.Generator) -> PointDistribution:
+        """The mean and one of the draws."""
+        return PointDistribution(self.mean + self.draws[rng.integers(len(self.draws))])
+
     def effective(self, gates: Gates | None) -> "DrawnGaussian":
-        """Itself, as this layout has no gates."""
+        """Itself, as this layout has no indicators."""
         assert gates is None
         return self
 

@@ -15,7 +15,7 @@ from vbsvm.model.interfaces import Effects, PointDistribution, Precision, Second
 from vbsvm.model.layouts.dense import LOG_2PI, DenseRows
 from vbsvm.model.layouts.dual_parts import DualParts, SparseDesign, WideDesign, as_array
 
-# Number of gates that are scanned together, for which the matrix of products is formed.
+# Number of indicators that are scanned together, for which the matrix of products is formed.
 CHUNK = 128
 
 
@@ -70,7 +70,7 @@ class DualGram:
     opened: Array
 
     def __add__(self, other: Self) -> "DualGram":
-        """Add the sums of two sets of rows, before gates are applied."""
+        """Add the sums of two sets of rows, before indicators are applied."""
         return self._with(other, other.w)
 
     def __sub__(self, other: Self) -> "DualGram":
@@ -96,13 +96,13 @@ class DualGram:
         return self.opened * ((self.w * (self.design @ (self.opened * theta))) @ self.design) + self.extra * theta
 
     def gated(self, gates: Gates, own: Self) -> "DualGram":
-        """G ∘ E[γ̃γ̃ᵀ]; no gate is shared."""
+        """G ∘ E[γ̃γ̃ᵀ]; no indicator is shared."""
         return DualGram(self.design, self.w, gates.variance * own.diagonal, gates.by_coefficient)
 
     def scan(
         self, cross: Array, distribution: "DualGaussian | PointDistribution", gates: Gates, prior_log_odds: Array
     ) -> "DualScan":
-        """Full conditionals of the gates."""
+        """Full conditionals of the indicators."""
         return DualScan(self, cross, distribution, gates, prior_log_odds)
 
     def conditional(self, cross: Array, precision: Precision) -> "DualGaussian":
@@ -165,7 +165,7 @@ class DualGaussian(SecondMoments):
         return float(self.mean @ gram.times(self.mean)) + spread
 
     def effective(self, gates: Gates | None) -> "DualGaussian | DualCoefficients":
-        """Distribution of the effective coefficients; itself without gates."""
+        """Distribution of the effective coefficients; itself without indicators."""
         return self if gates is None else self.materialised(gates)
 
     def row_moments(self, rows: DualRows | DenseRows) -> tuple[Array, Array]:
@@ -208,7 +208,7 @@ class DualGaussian(SecondMoments):
         return DualGaussian(mean, self.parts)
 
     def pack(self) -> Array:
-        """Mean, logs of λ and of the weights, and the gates that define Σ, as Σ itself would be too large."""
+        """Mean, logs of λ and of the weights, and the indicators that define Σ, as Σ itself would be too large."""
         return np.concatenate([self.mean, np.log(self.parts.lam), np.log(self.parts.w), self.parts.opened])
 
     def unpack(self, numbers: Array) -> "DualGaussian":
@@ -249,7 +249,7 @@ class DualCoefficients:
 @final
 @dataclass(frozen=True, eq=False)
 class DualScan(GateScan):
-    """Full conditionals of the gates, chunk by chunk; no matrix of columns × columns is formed."""
+    """Full conditionals of the indicators, chunk by chunk; no matrix of columns × columns is formed."""
 
     gram: DualGram
     cross: Array
@@ -258,7 +258,7 @@ class DualScan(GateScan):
     prior_log_odds: Array
 
     def scan(self, rng: np.random.Generator | None = None) -> Gates:
-        """Update each gate in turn; draw it if there is a generator."""
+        """Update each indicator in turn; draw it if there is a generator."""
         C, w, mean = as_array(self.gram.design), self.gram.w, self.distribution.mean
         D, U, V = self._parts()
         opened, log_odds = self.gates.by_coefficient.copy(), self.gates.log_odds.copy()
@@ -276,7 +276,7 @@ class DualScan(GateScan):
             cross += np.einsum("kn,nk->k", WC.T @ L, Vk.T) - np.einsum("kn,nk->k", WC.T @ H, Uk)
             Omega = np.diag(D[columns]) - Uk.T @ Uk + Vk @ Vk.T + np.outer(mean[columns], mean[columns])
             products = (WC.T @ Ck) * Omega
-            # Products among these gates are part of the scan of the chunk.
+            # Products among these indicators are part of the scan of the chunk.
             beyond = cross - products @ opened[columns]
             linear = self.cross[columns] * mean[columns] - beyond
             updated = DenseScan(gates, products, linear, self.prior_log_odds[gate_of[columns]]).scan(rng)

@@ -152,7 +152,7 @@ class DualParts:
 
     @cached_property
     def common_variance(self) -> float | None:
-        """1/λ if it is the same for all coefficients but the free ones and there are no gates, else None."""
+        """1/λ if it is the same for all coefficients but the free ones and there are no indicators, else None."""
         penalised = self.lam[self.lam >= FREE]
         if not len(penalised) or not (self.opened == 1.0).all():
             return None

@@ -1,7 +1,7 @@
-"""Joint distribution of gates and coefficients: a spike-and-slab posterior for each predictor.
+"""Joint distribution of indicators and coefficients: a spike-and-slab posterior for each predictor.
 
 q(v_k, γ_k) is joint for every gated predictor, and predictors are independent (Carbonetto & Stephens 2012), where the
-paper has one Gaussian for all v and independent gates. Ungated coefficients have a joint Gaussian distribution.
+paper has one Gaussian for all v and independent indicators. Ungated coefficients have a joint Gaussian distribution.
 """
 
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ TOLERANCE = 1e-4
 @final
 @dataclass(frozen=True, eq=False)
 class SpikeSlab(SecondMoments):
-    """v_k is N(mean, slab) if its gate is open, else N(0, spike), its prior.
+    """v_k is N(mean, slab) if its indicator is open, else N(0, spike), its prior.
 
-    ``mean`` covers all coefficients; ``root`` is that of the covariance of those without gates, at ``free``.
+    ``mean`` covers all coefficients; ``root`` is that of the covariance of those without indicators, at ``free``.
     """
 
     mean: Array
@@ -40,12 +40,12 @@ class SpikeSlab(SecondMoments):
 
     @cached_property
     def inclusion(self) -> Array:
-        """E γ of each gated coefficient."""
+        """E γ of each coefficient with an indicator."""
         return expit(self.log_odds)
 
     @cached_property
     def variances(self) -> Array:
-        """Var(v) of open gates, elementwise."""
+        """Var(v) of open indicators, elementwise."""
         variances = np.empty(len(self.mean))
         variances[self.free] = np.einsum("ij,ij->i", self.root, self.root)
         variances[self.gated] = self.slab
@@ -53,14 +53,14 @@ class SpikeSlab(SecondMoments):
 
     @cached_property
     def squares(self) -> Array:
-        """E[v²], elementwise: over open and closed gates."""
+        """E[v²], elementwise: over open and closed indicators."""
         squares = self.variances + np.square(self.mean)
         squares[self.gated] = self.inclusion * squares[self.gated] + (1 - self.inclusion) * self.spike
         return squares
 
     @property
     def entropy(self) -> float:
-        """Entropy of the coefficients given the gates."""
+        """Entropy of the coefficients given the indicators."""
         free = float(np.log(np.abs(self.root.diagonal())).sum()) + 0.5 * len(self.free) * (1 + LOG_2PI)
         given = self.inclusion @ np.log(self.slab) + (1 - self.inclusion) @ np.log(self.spike)
         return free + 0.5 * float(given) + 0.5 * len(self.gated) * (1 + LOG_2PI)
@@ -71,13 +71,13 @@ class SpikeSlab(SecondMoments):
         return float(outer[left, right].trace())
 
     def covariances(self, n: int) -> Array:
-        """Covariance of the first n coefficients, gates open."""
+        """Covariance of the first n coefficients, indicators open."""
         covariance = np.diag(self.variances)
         covariance[np.ix_(self.free, self.free)] = self.root @ self.root.T
         return covariance[:n, :n]
 
     def quadratic(self, gram: DenseGram) -> float:
-        """E[vᵀ gram v], gates open."""
+        """E[vᵀ gram v], indicators open."""
         return float(np.vdot(gram.matrix, self.outer(len(self.mean))))
 
     def effective(self, gates: Gates | None) -> "SpikeSlabCoefficients":
@@ -89,7 +89,7 @@ class SpikeSlab(SecondMoments):
         return SpikeSlabCoefficients(effective, spread, self.free, self.root)
 
     def pack(self) -> Array:
-        """Means, the root of the free coefficients, logs of the variances, and log odds of the gates."""
+        """Means, the root of the free coefficients, logs of the variances, and log odds of the indicators."""
         return np.concatenate([self.mean, self.root.ravel(), np.log(self.slab), np.log(self.spike), self.log_odds])
 
     def unpack(self, numbers: Array) -> "SpikeSlab":
@@ -104,7 +104,7 @@ class SpikeSlab(SecondMoments):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class SpikeSlabCoefficients:
-    """Means and variances of the effective coefficients; covariance only among those without gates."""
+    """Means and variances of the effective coefficients; covariance only among those without indicators."""
 
     mean: Array
     spread: Array

@@ -86,7 +86,7 @@ class Likelihood(Protocol):
 class ScaleMixture(ABC):
     """A Gaussian scale mixture: given a latent scale for each row, log likelihoods are quadratic in the score.
 
-    With h = kink − y f and χ = E h² = h² + v, the bound with optimal latent scales is ℓ = −slope·h + φ(√χ),
+    With h = ``kink`` − y f and χ = E h² = h² + v, the bound with optimal latent scales is ℓ = −slope·h + φ(√χ),
     at weight 1. Its weight in the gram is w = −φ′(√χ)/√χ, and how that falls is the elasticity ε = d log w/d log √χ
     (−1 to 0): all derivatives follow from the two. At a known score the bound is the log likelihood itself.
     """
@@ -125,7 +125,7 @@ class ScaleMixture(ABC):
         return self.height(root) - self.slope * h
 
     def pull(self, y: Array, s: Array, w: Array) -> Array:
-        """u = y(slope·s + kink·w): a row's coefficient in the right side r = Σ u c."""
+        """u = y(``slope``·s + ``kink``·w): a row's coefficient in the right side r = Σ u c."""
         return y * (self.slope * s + self.kink * w)
 
     def log_likelihood(self, margin: Array) -> Array:

@@ -44,7 +44,7 @@ class ExactHinge:
         return self
 
     def width(self, v: Array) -> Array:
-        """√v/η: ℓ is curved within a standard deviation of the kink."""
+        """√v/η: ℓ is curved within a standard deviation of the margin."""
         return np.sqrt(v) / self.power
 
     def log_likelihood(self, margin: Array) -> Array:
@@ -128,7 +128,7 @@ class Hinge(ScaleMixture):
         return w * (v / slack)
 
     def width(self, v: Array) -> Array:
-        """√v/η: ℓ is curved within a standard deviation of the kink."""
+        """√v/η: ℓ is curved within a standard deviation of the margin."""
         return np.sqrt(v) / self.power
 
     def slopes(self, f: Array, v: Array, y: Array, s: Array) -> tuple[Array, Array]:

@@ -31,7 +31,7 @@ class Moments:
 
     distribution: CoefficientDistribution
     columns: tuple[slice, ...]
-    inclusion: Array | None = None  # of the block's gates
+    inclusion: Array | None = None  # of the block's indicators
 
     @property
     def squares(self) -> Array:
@@ -110,7 +110,7 @@ class Prior(Parameters, ABC, Generic[S]):
         """E log p(coefficients, scale) − E log q(scale), all constants included."""
 
     def gate_of(self, names: Sequence[str], terms: Sequence[int] | None = None) -> NDArray[np.intp] | None:
-        """Gate of each of the block's columns, or None for a prior without gates.
+        """Indicator of each of the block's columns, or None for a prior without indicators.
 
         ``terms`` is the number of each column's term in a formula.
         """
@@ -129,15 +129,15 @@ class Prior(Parameters, ABC, Generic[S]):
 
     @property
     def joint(self) -> bool:
-        """Whether gates and coefficients have a joint distribution in variational Bayes."""
+        """Whether indicators and coefficients have a joint distribution in variational Bayes."""
         return False
 
     def starts(self) -> list[float]:
-        """Inclusion probabilities of the gates in each further start."""
+        """Inclusion probabilities of the indicators in each further start."""
         return []
 
     def gate_log_odds(self, scale: S, n_gates: int) -> Array:
-        """Expected prior log odds of the gates; only for priors with gates."""
+        """Expected prior log odds of the indicators; only for priors with indicators."""
         raise NotImplementedError
 
     @abstractmethod

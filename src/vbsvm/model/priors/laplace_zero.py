@@ -25,12 +25,12 @@ RHO = 0.01
 @final
 @dataclass(frozen=True)
 class Beta(Parameters):
-    """ρ ~ Beta(a, b): the share of inputs that are included is inferred.
+    """ρ ~ Beta(a, b): the proportion of included predictors is inferred.
 
     Parameters
     ----------
     a, b : float
-        Prior counts of inputs that are included and excluded.
+        Prior counts of included and excluded predictors.
     """
 
     a: float = 1.0
@@ -116,21 +116,21 @@ class LaplaceZeroDistribution:
 @final
 @dataclass(frozen=True)
 class Factorised(Parameters):
-    """Gates independent of the coefficients, and one Gaussian for all of these: the paper's Algorithm 3."""
+    """Inclusion indicators independent of the coefficients, which are jointly normal: the paper's Algorithm 3."""
 
 
 @final
 @dataclass(frozen=True)
 class Joint(Parameters):
-    """Each gate and its coefficient have a joint distribution, and inputs are independent of each other."""
+    """Joint distributions of each inclusion indicator and its coefficient, independent between predictors."""
 
 
 @final
 @dataclass(frozen=True)
 class LaplaceZero(Prior[LaplaceZeroDistribution]):
-    """A coefficient is γ v: γ is 1 with probability ρ, otherwise 0; v has a Laplace distribution of inferred scale.
+    """Spike-and-slab prior: γ v, where γ is 1 with probability ρ, else 0, and v is Laplace with an inferred scale.
 
-    Algorithm 3 of the paper. ``inclusion_probability_`` is E γ of each input.
+    Algorithm 3 of the paper. ``inclusion_probability_`` is E γ of each predictor.
 
     Parameters
     ----------
@@ -139,16 +139,18 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
         ``Beta(a, b)`` to infer it. None is ``Beta(1, 20)`` under the hinge loss with a ``likelihood_power`` below 1,
         its default, and else 0.01.
     expected_size : float, default None
-        Expected number of gates that are in; instead of ``rho``, which is then left at its default.
+        Expected number of included predictors, or groups of them; instead of ``rho``, which is then left at None.
     shape, rate : float, default 0.01
         Shape and rate of the inverse-gamma prior of σ²; the paper's A_u and B_u.
     threshold : float, default 0.5
-        Inputs with a larger inclusion probability are ``selected_``.
+        Predictors with a larger inclusion probability are ``selected_``.
     restarts : int, default 0
-        Further starts, up to 100, with gates less open than in the first (½, 0.01, then ever less); the highest bound
-        is kept.
+        Number of further starts, up to 100, with lower inclusion probabilities than the first (½, 0.01, then a tenth
+        of the last); the fit with the highest ELBO is kept.
     groups : sequence of sequences of column names or numbers, default ()
-        Columns that share a gate, such as the dummies of one factor. In a formula the columns of a term share one.
+        Columns that are included together, such as the dummies of one factor. In a formula those of a term are.
+    gates : Factorised or Joint, default Factorised()
+        Variational distribution of inclusion indicators and coefficients: independent, or joint for each predictor.
     """
 
     in_words: ClassVar[str] = "zero, or Laplace with an inferred scale"
@@ -168,23 +170,23 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
         if self.rho is not None and not isinstance(self.rho, Beta):
             for share in np.atleast_1d(np.asarray(self.rho, dtype=object)):
                 if not is_number(share) or not 0 < share < 1:
-                    raise ValueError(f"LaplaceZero: rho must lie between 0 and 1; got {share!r}.")
+                    raise ValueError(f"LaplaceZero: rho must be between 0 and 1; got {share!r}.")
         if self.expected_size is not None:
             check_positive("LaplaceZero", expected_size=self.expected_size)
             if self.rho is not None and (not is_number(self.rho) or self.rho != RHO):  # files once had the default
                 raise ValueError(
-                    f"LaplaceZero: rho={self.rho!r} and expected_size={self.expected_size!r} both say how many inputs "
-                    "are in. Leave one of them at None."
+                    f"LaplaceZero: rho={self.rho!r} and expected_size={self.expected_size!r} both set the number of "
+                    "included predictors: leave one of them at None."
                 )
         _check_groups(self.groups)
         check_whole("LaplaceZero", 0, MAX_RESTARTS, restarts=self.restarts)
         if not isinstance(self.gates, Factorised | Joint):
-            raise ValueError(f"LaplaceZero: gates must be Factorised() or Joint(); got {self.gates!r}.")
+            raise ValueError(f"LaplaceZero: gates={self.gates!r} is neither Factorised() nor Joint().")
         if not is_number(self.threshold) or not 0 < self.threshold < 1:
-            raise ValueError(f"LaplaceZero: threshold must lie between 0 and 1; got {self.threshold!r}.")
+            raise ValueError(f"LaplaceZero: threshold must be between 0 and 1; got {self.threshold!r}.")
 
     def gate_of(self, names: Sequence[str], terms: Sequence[int] | None = None) -> NDArray[np.intp]:
-        """Gate of each column; gates are numbered in the order of the columns, and may be shared."""
+        """Indicator of each column, numbered in the order of the columns; several columns may have the same."""
         owner = np.arange(len(names)) if terms is None else np.asarray(terms)
         grouped: set[int] = set()
         for group in self.groups:
@@ -197,16 +199,16 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
         gate_of = np.argsort(np.argsort(first))[gate_of].astype(np.intp)
         n_gates = len(first)
         if self.joint and n_gates < len(names):
-            raise ValueError("LaplaceZero: Joint() takes no shared gates; take Factorised(), or leave groups out.")
+            raise ValueError("LaplaceZero: Joint() does not support groups: use Factorised(), or leave groups out.")
         if self.expected_size is not None and not self.expected_size < n_gates:
-            raise ValueError(f"LaplaceZero: expected_size={self.expected_size:g} is not below the {n_gates} gates.")
+            raise ValueError(f"LaplaceZero: expected_size must be below {n_gates}; got {self.expected_size:g}.")
         if self.rho is not None and not isinstance(self.rho, Beta) and np.size(self.rho) not in (1, n_gates):
-            raise ValueError(f"LaplaceZero: rho has {np.size(self.rho)} numbers; 1 or {n_gates} are needed.")
+            raise ValueError(f"LaplaceZero: rho has {np.size(self.rho)} values; 1 or {n_gates} are needed.")
         return gate_of
 
     @property
     def joint(self) -> bool:
-        """Whether gates and coefficients have a joint distribution."""
+        """Whether indicators and coefficients have a joint distribution."""
         return isinstance(self.gates, Joint)
 
     def starts(self) -> list[float]:
@@ -231,7 +233,7 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
         return np.broadcast_to(logit(np.asarray(rho, dtype=np.float64)), n_gates)
 
     def gate_log_odds(self, scale: LaplaceZeroDistribution, n_gates: int) -> Array:
-        """E logit ρ of each gate."""
+        """E logit ρ of each indicator."""
         return self._log_odds(n_gates) if scale.share is None else np.full(n_gates, scale.share.log_odds)
 
     def precision(self, scale: LaplaceZeroDistribution) -> Array:
@@ -263,13 +265,13 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
     def rescale(
         self, scale: LaplaceZeroDistribution, moments: Moments, g: float
     ) -> tuple[LaplaceZeroDistribution, float]:
-        """σ² → g²σ², also where a gate is closed; b and ρ stay: −2A log g − (B/σ²)(g⁻² − 1)."""
+        """σ² → g²σ², also where an indicator is closed; b and ρ stay: −2A log g − (B/σ²)(g⁻² − 1)."""
         assert isinstance(scale.variance, Point)
         variance, ratio = rescale_variance(self, scale.variance, g)
         return replace(scale, variance=variance), ratio
 
     def bound(self, scale: LaplaceZeroDistribution, moments: Moments) -> float:
-        """E log p(v, b, σ², γ, ρ) − E log q(b, σ², ρ); the gates' entropy is a term of its own."""
+        """E log p(v, b, σ², γ, ρ) − E log q(b, σ², ρ); the indicators' entropy is a term of its own."""
         distribution, squares = scale.variance, moments.squares
         if not isinstance(distribution, InverseGamma):
             return -math.inf
@@ -315,4 +317,4 @@ def _column_number(column: str | int, names: Sequence[str]) -> int:
             return int(column) % len(names)
     elif isinstance(column, str) and column in names:
         return list(names).index(column)
-    raise ValueError(f"LaplaceZero: groups name {column!r}, which is not one of the {len(names)} columns.")
+    raise ValueError(f"LaplaceZero: groups contain {column!r}, which is not one of the {len(names)} columns.")

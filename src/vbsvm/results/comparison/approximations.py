@@ -69,21 +69,21 @@ def compare(variational: Any, sampled: Any) -> Comparison:
     """Compare a variational fit with a Gibbs fit of the same model and data.
 
     Pass two fits of a ``Model``, or two fitted ``VBSVC`` estimators of two classes. For each parameter (coefficients,
-    standard deviations of random effects, splines and penalised inputs, correlations of effects) the table has the
-    means and standard deviations of both fits, and the accuracy of the variational density, 100 (1 − ½∫|q − p|) per
-    cent.
+    standard deviations of random effects, splines and penalised predictors, correlations of random effects) the table
+    has the means and standard deviations of both fits, and the accuracy of the variational density, 100 (1 − ½∫|q − p|)
+    per cent.
     """
     import pandas as pd
 
     vb, gibbs = _fit(variational), _fit(sampled)
     if vb.history.traces is not None or gibbs.history.traces is None:
-        raise ValueError("compare takes a variational fit first and a Gibbs fit second.")
+        raise ValueError("compare: the first argument must be a variational fit, the second a Gibbs fit.")
     if vb.plan.names != gibbs.plan.names or [b.name for b in vb.spec.blocks] != [b.name for b in gibbs.spec.blocks]:
         raise ValueError("compare: the two fits are of different models; fit the same model to the same data.")
     if vb.likelihood_power != gibbs.likelihood_power:
         raise ValueError(
             f"compare: the fits have different likelihood powers ({vb.likelihood_power:.3g} and "
-            f"{gibbs.likelihood_power:.3g}), and so different posteriors: fit both with the same likelihood_power."
+            f"{gibbs.likelihood_power:.3g}), and therefore different posteriors: refit with the same likelihood_power."
         )
     pairs = [*_coefficients(vb, gibbs), *_components(vb, gibbs)]
     moments = [(*_moments(pair.grid, pair.variational), *pair.drawn) for pair in pairs]
@@ -225,7 +225,7 @@ class Pooled:
         return table
 
     def __repr__(self) -> str:
-        """The table, and what it is of."""
+        """The table, and a note on it."""
         return f"{printing.table(self.summary())}\n\n{self._note}"
 
     def _repr_html_(self) -> str:
@@ -238,14 +238,14 @@ class Pooled:
 
 
 def pool(fits: Sequence[Any], covariance: str | None = None) -> Pooled:
-    """Pool fits to tables that were completed in several ways, as ``impute(X, n)`` gives them, by Rubin's rules.
+    """Pool fits to multiply imputed data, as from ``impute(X, n)``, by Rubin's rules.
 
     Parameters
     ----------
     fits : sequence of Fit or VBSVC
         At least two fits of the same model; ``VBSVC`` with two classes.
     covariance : str, default None
-        Which spreads of the fits; see ``Fit.summary``. The default is that of their tables.
+        Type of standard error; see ``Fit.summary``. The default is that of the fits' tables.
     """
     models = [_binary_fit(fit) for fit in fits]
     if len(models) < 2:
@@ -254,15 +254,15 @@ def pool(fits: Sequence[Any], covariance: str | None = None) -> Pooled:
     names = tuple(map(str, tables[0].index))
     for k, (fit, table) in enumerate(zip(models, tables, strict=True)):
         if tuple(map(str, table.index)) != names:
-            raise ValueError(f"pool: fit {k} has other coefficients than the first: only fits of one model are pooled.")
+            raise ValueError(f"pool: fit {k} has other coefficients than the first: pool fits of one model.")
         if _n_rows(fit) != _n_rows(models[0]):
             raise ValueError(
-                f"pool: fit {k} has {_n_rows(fit)} rows, and the first has {_n_rows(models[0])}: fits are to be of the "
-                "same rows, whose missing values were filled in differently."
+                f"pool: fit {k} has {_n_rows(fit)} rows, and the first {_n_rows(models[0])}: pool fits to "
+                "imputations of the same data."
             )
         if not np.isfinite(table["std_error"]).all():
             name = names[int(np.argmin(np.isfinite(table["std_error"])))]
-            raise ValueError(f"pool: fit {k} has no standard deviation of {name!r}: ask for another covariance=….")
+            raise ValueError(f"pool: fit {k} has no standard error of {name!r}: use another covariance=….")
     estimates, errors = (np.stack([table[name].to_numpy() for table in tables]) for name in ("estimate", "std_error"))
     return rubin(names, estimates, np.square(errors), _n_rows(models[0]) - len(names))
 
@@ -294,7 +294,7 @@ def _binary_fit(fit: Any) -> Fit:
     if not isinstance(fits, list | tuple) or not all(isinstance(part, Fit) for part in fits):
         raise TypeError(f"pool: fits of VBSVC or Model are needed; got {fit!r}.")
     if len(fits) != 1:
-        raise ValueError("pool: with several classes pool those of one class, as in [clf.fit_[0] for clf in …].")
+        raise ValueError("pool: with several classes pool the fits of one class, as in [clf.fit_[0] for clf in …].")
     return fits[0]
 
 

@@ -22,10 +22,10 @@ from vbsvm.sources.distributed import Distributed, reweighted
 if TYPE_CHECKING:
     from vbsvm.results.fit import Fit
 
-SCHEME = "leave-one-out, row by row"
+SCHEME = "leave-one-out cross-validation"
 UNRELIABLE = (
-    "Leave-one-out predictions are approximate, and may be far off here: {}. Allow refits (refits=200, of data in "
-    "memory), or use cross_validate."
+    "Leave-one-out predictions are approximate, and may be inaccurate here: {}. Use refits=200, for data in memory, or "
+    "cross_validate."
 )
 # Default maximum of refits: tables of up to as many rows are refitted without each of them.
 # Where rows × coefficients exceed LARGE, a fit takes longer, and there are fewer refits.
@@ -122,7 +122,7 @@ def leave_one_out(
     labels, decided = classes[result.truth], classes[result.decided]
     if result.doubt is not None and result.method == APPROXIMATE:
         warn_user(UNRELIABLE.format(result.doubt), ReliabilityWarning)
-    scheme = SCHEME if result.folds is None else f"refits in {result.folds} folds"
+    scheme = SCHEME if result.folds is None else f"{result.folds}-fold cross-validation"
     how = tuple(fit.likelihood_power for fit in fits), result.method, result.doubt, result.folds
     return LeftOutPredictions(
         scheme, result.rows, labels, result.weights, decided, own_class, result.groups, bound, *how
@@ -132,7 +132,7 @@ def leave_one_out(
 def _training_rows(fit: "Fit") -> TrainingRows:
     if fit._rows is None:
         raise ValueError(
-            "this fit has no training rows, as it was loaded from a file, unpickled or copied: fit it again."
+            "this fit has no training data, because it was loaded from a file, unpickled or copied: refit the model."
         )
     return fit._rows
 
@@ -140,16 +140,16 @@ def _training_rows(fit: "Fit") -> TrainingRows:
 def _check_all_rows(fit: "Fit") -> TrainingRows:
     if isinstance(fit.outcome, Sample):
         raise ValueError(
-            "left-out predictions of a single fit are only available after variational Bayes; this fit was "
-            "sampled. Cross-validate it, as in cross_validate(model, inference=Gibbs())."
+            "leave-one-out predictions are only available for variational fits; this fit was sampled. Use "
+            "cross_validate(model, inference=Gibbs())."
         )
     rows = _training_rows(fit)
     if isinstance(rows.source, Distributed):
-        raise ValueError("this fit has its rows in a cluster: compare models on a part of the rows, in memory.")
+        raise ValueError("this fit has its rows in a cluster: compare models on a sample of the rows, in memory.")
     if rows.every > 1:
         raise ValueError(
-            f"this fit has {rows.source.n_rows} rows in files, too many to hold a prediction of each in memory: "
-            "raise Files(…, memory_limit=…), or compare models on a part of the rows."
+            f"this fit has {rows.source.n_rows} rows in files, too many for predictions in memory: increase "
+            "Files(…, memory_limit=…), or compare models on a sample of the rows."
         )
     return rows
 
@@ -192,7 +192,7 @@ def _doubt(rows_of: Sequence[TrainingRows], left_out: Sequence[LeftOutScores]) -
     rows, n = rows_of[0], len(left_out[0].f)
     gates, factors = rows.spec.gate_map, len(rows.source.groupings)
     if gates is not None and n < MIN_ROWS_PER_PREDICTOR * gates.n_gates:
-        return f"{gates.n_gates} predictors were selected from with {n} observations"
+        return f"selection among {gates.n_gates} predictors with {n} observations"
     if rows.n >= n:
         return f"there are {rows.n} columns and {n} observations"
     leverage = max(float(np.mean(p.leverage)) for p in left_out if p.leverage is not None)
@@ -202,7 +202,7 @@ def _doubt(rows_of: Sequence[TrainingRows], left_out: Sequence[LeftOutScores]) -
         return "the classes are completely separated"
     if isinstance(rows.outcome, OptimizeResult) and rows.outcome.integrated:
         certain = float(np.mean(left_out[0].u)) <= MAX_VARIANCE
-        return None if certain else "random effects are too uncertain for one step"
+        return None if certain else "random effects are too uncertain for a single step"
     return "variance components depend on single observations" if n < MIN_ROWS_PER_FACTOR * factors else None
 
 
@@ -221,8 +221,8 @@ def predict_by_refits(
 ) -> Iterator[tuple[NDArray[np.intp], tuple[Array, NDArray[np.intp], Array]]]:
     """Yield each set of rows and their predictions by a refit without them; ``order`` maps rows to the source.
 
-    A row that is left out alone is one of the ``counts`` that it stands for; those of a fold are left out as a whole.
-    The link from scores to probabilities is learned again.
+    A row left out alone is one of its ``counts`` copies; those of a fold are left out as a whole.
+    Probabilities are calibrated again.
     """
     first = rows_of[0].source
     assert not isinstance(first, Distributed)

@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 # Ways of leaving rows out.
 APPROXIMATE, REFITTED = "approximate", "refitted"
 MEASURES = ("log_loss", "balanced_error")
-# How the columns of each measure are headed where they are printed in a table of their own.
+# Headings of the columns of each measure in printed tables.
 HEADS = {"": "", "_se": "se", "_group_se": "group se"}
 ABOUT_ROWS = (
-    "se: standard error, with rows as independent units; diff: difference to the best model, with the standard error "
-    "of the paired differences."
+    "se: standard error, with observations as independent units; diff: difference to the best model, with the standard "
+    "error of the paired differences."
 )
 ABOUT_APPROXIMATION = (
-    "approximate: one step from the fit to all rows, with the link from scores to probabilities and most scales of "
-    "priors held. Log-losses are too small by about 1/n to 2/n, and with random effects by 4/n or more."
+    "approximate: one Newton step from the fit to all observations, with the calibration of probabilities and most "
+    "prior scales fixed. Log losses are too small by about 1/n to 2/n, and with random effects by 4/n or more."
 )
-ABOUT_FOLDS = "All models are refitted in the same folds, because the approximation may be far off: {}."
+ABOUT_FOLDS = "All models are refitted in the same folds, because the approximation may be inaccurate: {}."
 ABOUT_NEW_GROUPS = (
-    "Each row is predicted with the other rows of its group in the fit: this does not measure predictions for new "
-    "groups. For these leave out whole groups: cross_validate(model, groups={!r}), or GroupKFold for estimators."
+    "Other observations of the same level stay in the training set: this does not measure predictions for new levels. "
+    "For these use cross_validate(model, groups={!r}), or GroupKFold for estimators."
 )
 ABOUT_BOUND = (
-    "elbo: comparable only between models with the same rows, labels and standardised columns. Do not choose fixed "
-    "effects by it: it depends on the width of their prior, whatever the data say, and under a flat prior such as "
-    "Normal(1e8) each further column costs at least ½ log 1e8, about 9."
+    "elbo: comparable only between models of the same observations, labels and standardised columns. Do not select "
+    "fixed effects by it: it depends on the variance of their prior, and under a flat prior such as Normal(1e8) each "
+    "further column lowers it by at least ½ log 1e8, about 9."
 )
-# How the columns of a cross-validation are headed where they are printed.
+# Headings of the columns of a printed cross-validation.
 FOLD_HEADS = {
     "log_loss": "log loss",
     "log_loss_se": "loss se",
@@ -50,7 +50,7 @@ FOLD_HEADS = {
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Measure:
-    """Weighted mean of losses over rows, and each row's deviation from it; ``counts`` are the rows' weights."""
+    """Weighted mean loss, and each observation's deviation from it; ``counts`` are the weights."""
 
     value: float
     deviations: Array
@@ -58,35 +58,34 @@ class Measure:
 
     @property
     def se(self) -> float:
-        """Standard error, with rows as independent units; a weight of k counts as k rows."""
+        """Standard error, with observations as independent units; a weight of k counts as k."""
         total = float(self.counts.sum())
         if not total > 1:
             return np.nan
         return float(np.sqrt(total / (total - 1) * (self.counts @ np.square(self.deviations))))
 
     def group_se(self, groups: NDArray[np.intp]) -> float:
-        """Standard error with groups as independent units: deviations are summed within each of them."""
+        """Cluster-robust standard error: deviations are summed within groups."""
         sums = np.bincount(groups, self.counts * self.deviations)[np.unique(groups)]
         if len(sums) < 2:
             return np.nan
         return float(np.sqrt(len(sums) / (len(sums) - 1) * np.square(sums).sum()))
 
     def __sub__(self, other: "Measure") -> "Measure":
-        """The paired difference: the same rows under two models."""
+        """Paired difference of two models of the same observations."""
         return Measure(self.value - other.value, self.deviations - other.deviations, self.counts)
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class LeftOutPredictions:
-    """Predicted classes and log probabilities of rows by fits without them, in the order of the user's data.
+    """Out-of-sample predicted classes and log probabilities, in the order of the data.
 
-    ``rows`` are the rows' numbers in the data, ``labels`` their classes, ``weights`` the numbers of rows that each
-    stands for, and ``groups`` the number of each row's group, by the name of the factor. ``scheme`` says how rows were
-    left out. ``bound`` is that of the fit to all rows, NaN where there is none, and ``powers`` are those of its
-    likelihoods. ``method`` is "refitted" (a refit
-    without each observation), "approximate" (one step from the fit to all), "approximate, 12 observations refitted" or
-    "50-fold"; ``doubt`` says why the approximation alone is not reliable here, or is None; ``folds`` is their number.
+    ``rows`` are row numbers in the data, ``labels`` the classes, ``weights`` the frequency weights, and ``groups`` the
+    codes of grouping factors by name. ``scheme`` is the kind of cross-validation. ``bound`` is the ELBO of the fit to
+    all rows, or NaN, and ``powers`` its likelihood powers. ``method`` is "refitted" (a refit without each observation),
+    "approximate" (one step from the fit to all), "approximate, 12 observations refitted" or "50-fold"; ``doubt`` says
+    why the approximation alone is unreliable here, or is None; ``folds`` is their number.
     """
 
     scheme: str
@@ -103,7 +102,7 @@ class LeftOutPredictions:
     folds: int | None = None
 
     def __repr__(self) -> str:
-        """How many observations there are, how they were left out, and both measures."""
+        """Number of observations, method, and both measures."""
         measures = {"log-loss": self.log_loss, "balanced error": self.balanced_error}
         measures_text = ", ".join(
             f"{name} {measure.value:.4f} ± {measure.se:.4f}" for name, measure in measures.items()
@@ -241,49 +240,49 @@ class ModelComparison:
 def compare_models(
     models: Mapping[str, Any], groups: str | None = None, *, refits: int | None = None
 ) -> ModelComparison:
-    """Compare models of the same rows by what they predict of rows left out: log-loss and balanced error.
+    """Compare models of the same data by leave-one-out or cross-validated log loss and balanced error.
 
     Parameters
     ----------
     models : dict
-        By name: fits of a ``Model``, fitted ``VBSVC`` estimators, or results of ``cross_validate``. All must be of the
-        same rows in the same order, with the same outcome and weights. Fits need their training rows, which
-        those loaded from a file do not have, and variational Bayes; samplers can be cross-validated.
+        By name: fits of a ``Model``, fitted ``VBSVC`` estimators, or results of ``cross_validate``, of the same rows in
+        the same order, with the same outcome and weights. Fits must be variational and have their training data, which
+        those loaded from a file have not; Gibbs fits can be cross-validated.
     groups : str, default None
-        The factor whose groups are taken as independent units in the columns ``…_group_se``. None means the one with
-        the most groups, where there is one.
+        The grouping factor of the cluster-robust standard errors ``…_group_se``. None means the one with the most
+        levels, if any.
     refits : int, default None
-        At most so many refits of each fit. With no more rows than that, each fit is repeated without each row. Else
-        predictions are approximate, with refits for rows of high leverage; or all models are refitted in the same
-        folds, at most 50, where the approximation may be far off for one of them. 0 means none, and None 200, or 10
-        where rows × coefficients exceed 50 000.
+        Maximal number of refits of each model. With no more rows than that, leave-one-out is exact. Else predictions
+        are approximate, with refits for observations of high leverage; or all models are refitted in the same folds, at
+        most 50, if the approximation may be inaccurate for one of them. 0 means none, and None 200, or 10 if rows ×
+        coefficients exceed 50 000.
 
     Returns
     -------
     ModelComparison
-        ``table`` has a row for each model, the one with the smallest log-loss first, and the differences to it, with
-        standard errors of the paired differences; ``notes`` say how to read it.
+        ``table`` has a row for each model, that with the smallest log loss first, and the differences to it, with
+        standard errors of the paired differences; ``notes`` explain it.
 
     Notes
     -----
-    The notes say how rows were left out. In a model with groups, the other rows of the group stay in the fit, so this
-    does not measure predictions for new groups: compare results of ``cross_validate(model, groups=…)`` for these. A
-    difference of less than two of its standard errors may well be chance.
+    With random effects, other observations of the same level stay in the training set, so this does not measure
+    predictions for new levels: compare results of ``cross_validate(model, groups=…)`` for these. A difference of less
+    than two standard errors is weak evidence.
     """
     by_name = _collect(models, refits)
     _check_same_rows(by_name)
     name, members = _groups(by_name, groups)
     order = sorted(by_name, key=lambda key: by_name[key].log_loss.value)
     table, first = _table(by_name, order, members), by_name[order[0]]
-    notes = [f"{len(first.rows)} rows, left out by {first.scheme}. {ABOUT_ROWS}"]
+    notes = [f"{len(first.rows)} observations, {first.scheme}. {ABOUT_ROWS}"]
     if members is not None:
-        notes.append(f"group se: with the {len(np.unique(members))} groups of {name} as independent units.")
+        notes.append(f"group se: clustered on the {len(np.unique(members))} levels of {name}.")
     notes += _about_methods(by_name)
     if first.method and name is not None:
         notes.append(ABOUT_NEW_GROUPS.format(name))
     if "elbo" in table and len({preds.powers for preds in by_name.values() if preds.powers}) > 1:
         table = table.drop(columns="elbo")
-        notes.append("ELBOs are not shown: those of fits with different likelihood powers are not comparable.")
+        notes.append("ELBOs of fits with different likelihood powers are not comparable and not shown.")
     elif "elbo" in table:
         notes.append(ABOUT_BOUND)
     return ModelComparison(table, tuple(notes))
@@ -300,7 +299,7 @@ def _about_methods(by_name: Mapping[str, LeftOutPredictions]) -> Iterator[str]:
     yield f"Method: {named if len(methods) > 1 else next(iter(methods))}."
     doubts = dict.fromkeys(f"{key}: {preds.doubt}" for key, preds in by_name.items() if preds.doubt is not None)
     if any(method.startswith(APPROXIMATE) for method in methods):
-        yield ABOUT_APPROXIMATION + "".join(f" It may be far off for {preds}." for preds in doubts)
+        yield ABOUT_APPROXIMATION + "".join(f" It may be inaccurate for {preds}." for preds in doubts)
     elif doubts:
         yield ABOUT_FOLDS.format("; ".join(doubts))
 
@@ -359,18 +358,18 @@ def _predict(name: Any, model: Any, **settings: int | None) -> LeftOutPrediction
 
 
 def _check_same_rows(by_name: Mapping[str, LeftOutPredictions]) -> None:
-    """Raise if the left-out rows of the models cannot be paired."""
+    """Raise unless the predictions of all models are of the same rows."""
     (first, one), *others = by_name.items()
     for name, other in others:
         if one.scheme != other.scheme:
             raise ValueError(
-                f"compare_models: {first!r} is by {one.scheme} and {name!r} by {other.scheme}; leave rows out in "
-                "the same way."
+                f"compare_models: {first!r} has predictions by {one.scheme}, {name!r} by {other.scheme}: use "
+                "the same for both."
             )
         if len(one.rows) != len(other.rows):
             what = f"have {len(one.rows)} and {len(other.rows)} rows"
         elif (one.rows != other.rows).any():
-            what = "leave out different rows of their data"
+            what = "have predictions of different rows"
         elif (one.labels.astype(object) != other.labels.astype(object)).any():
             what = "have different outcomes"
         elif (one.weights != other.weights).any():
@@ -379,7 +378,7 @@ def _check_same_rows(by_name: Mapping[str, LeftOutPredictions]) -> None:
             continue
         raise ValueError(
             f"compare_models: {first!r} and {name!r} {what}. All models must be of the same rows in the same "
-            "order, with the same outcome and weights: take out rows with missing values before all fits."
+            "order, with the same outcome and weights: drop rows with missing values before all fits."
         )
 
 
@@ -387,7 +386,7 @@ def _groups(by_name: Mapping[str, LeftOutPredictions], name: str | None) -> tupl
     """Name of the grouping factor for clustered standard errors, and the group of each row; None without groups."""
     factors = {name: members for preds in by_name.values() for name, members in preds.groups.items()}
     if name is not None and name not in factors:
-        raise ValueError(f"compare_models: no model has the groups {name!r}; there are {list(factors)}.")
+        raise ValueError(f"compare_models: no model has the grouping factor {name!r}; there are {list(factors)}.")
     if not factors:
         return None, None
     name = name if name is not None else max(factors, key=lambda preds: len(np.unique(factors[preds])))

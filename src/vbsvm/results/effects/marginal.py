@@ -17,12 +17,14 @@ from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.cached import cached_property
 from vbsvm.base.printing import ReliabilityWarning, warn_user
 from vbsvm.base.settings import check_level
-from vbsvm.design.columns import UNSEEN, Encoded
+from vbsvm.design.columns import Encoded
 from vbsvm.results import tables
 from vbsvm.results.covariance import covariance as covariance_of
 from vbsvm.results.effects.averages import LOGITS, LOGS, PLAIN, AverageEstimate, Link, Models, Scale, weights_in_groups
 from vbsvm.results.effects.check import CHECKED, NOT_CHECKED, KnownRows
+from vbsvm.results.effects.comparisons import check_comparison, contrast_weights, contrasts_of, named_levels
 from vbsvm.results.effects.rows import EffectRows, GivenRows, check_input, grid, groups_of, known_numbers, names_of
+from vbsvm.results.fit_predictions import KNOWN, check_groups, warn_of_lacking_groups, with_groups
 from vbsvm.results.notes import noted
 from vbsvm.results.posterior import Sampled
 
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
 
     from vbsvm.results.fit import Fit
 
-KINDS = ("difference", "ratio", "odds ratio")
-GROUPS = ("observed", "new")
 SD = "sd"
 # The step of a slope, in standard deviations of the input.
 STEP = 1e-4
@@ -51,6 +51,7 @@ class Subject:
     data: Any
     learn_known: Callable[[], KnownRows | None]
     level: float = 0.95  # of intervals
+    groups: str = KNOWN
 
     @cached_property
     def known(self) -> KnownRows | None:
@@ -74,31 +75,42 @@ class Subject:
             return {"check": NOT_CHECKED}
         return {"check": CHECKED} if caution is None else {"caution": caution}
 
-    def encoded(self, changes: Mapping[str, Any], groups: str) -> Encoded:
-        """Encode the rows with inputs set; with ``groups="new"`` all groups are unseen ones."""
-        encoded = self.rows.encoded(changes)
-        if groups == "observed":
-            return encoded
-        return replace(encoded, levels=tuple(np.full_like(levels, UNSEEN) for levels in encoded.levels))
+    def encoded(self, changes: Mapping[str, Any]) -> Encoded:
+        """Encode the rows with inputs set."""
+        return with_groups(self.models.fits[0], self.rows.encoded(changes), self.groups)
 
     def table(
-        self, what: str, names: Sequence[str], row_groups: "_RowGroups", cells: "Iterable[_Cell]", scale: Scale
+        self,
+        what: str,
+        names: Sequence[str],
+        row_groups: "_RowGroups",
+        cells: "Iterable[_Cell]",
+        scale: Scale,
+        *,
+        simultaneous: bool = False,
     ) -> "pd.DataFrame":
-        """Estimates, standard errors and intervals for each cell, group of rows, and class if several."""
+        """Estimates, standard errors and intervals for each cell, group of rows, and class if several.
+
+        Those of contrasts and slopes have p-values, or probabilities of a sign.
+        """
         import pandas as pd
 
-        several = len(self.models.fits) > 1
+        several, how = len(self.models.fits) > 1, {"simultaneous": simultaneous, "tested": scale is not LOGITS}
         classes = [(one,) for one in self.classes.tolist()] if several else [()]
-        keys, rows = [], []
         with single_threaded_blas():
-            for values, average in cells:
-                keys += [(*values, *label, *class_) for label in row_groups.labels for class_ in classes]
-                rows += [np.column_stack(self.models.interval(average, self.level, scale))]
+            values, averages = zip(*cells, strict=True)
+            columns = self.models.interval(AverageEstimate.concatenated(averages), self.level, scale, **how)
+        keys = [(*cell, *label, *class_) for cell in values for label in row_groups.labels for class_ in classes]
         index = pd.MultiIndex.from_tuples(keys, names=[*names, *row_groups.by, *["class"] * several])
         index = index if index.nlevels > 1 else index.get_level_values(0)
-        frame = pd.DataFrame(np.concatenate(rows), index=index, columns=["estimate", "std_error", "lower", "upper"])
+        frame = pd.DataFrame(columns, index=index)
         notes = max((one.notes for one in self.models.intervals), key=lambda notes: len(notes.explanation))
         check, sentences = self._checked(what, names, row_groups.by), [notes.explanation, self._fixed_note]
+        if simultaneous:
+            adjusted = "" if self.models.of_posterior else ", and p-values are adjusted for their number"
+            sentences += [
+                f"Intervals are simultaneous (max-|t|): they hold jointly for all {len(frame)} rows{adjusted}."
+            ]
         sentences = [*sentences, SEVERAL] if several else [f'Probability of "{self.classes[1]!s}".', *sentences]
         frame = noted(frame, replace(notes, explanation=" ".join([*sentences, *check.values()])), self.level)
         frame.attrs |= check
@@ -165,7 +177,7 @@ class AverageEffects(ABC):
         at: Any = None,
         data: Any = None,
         weights: str | ArrayLike | None = None,
-        groups: str = "observed",
+        groups: str = KNOWN,
         level: float = 0.95,
         covariance: str | None = None,
     ) -> Any:
@@ -185,9 +197,10 @@ class AverageEffects(ABC):
             The rows to average over. None means those of the fit, as long as it holds them; a loaded fit does not.
         weights : str or array-like, default None
             Weights of ``data``: a column, or a number for each row. Those of the fit are its own.
-        groups : {"observed", "new"}, default "observed"
-            In a model with groups: rows keep the effects of their groups, or have those of a new group, averaged over
-            what these may be.
+        groups : {"known", "new", "error"}, default "known"
+            In a model with groups: observations keep the random effects of their groups, unseen ones having those of a
+            new group; or all are of new groups, averaged over the distribution of random effects; or unseen groups are
+            refused.
         level : float, default 0.95
             Level of the intervals, which are symmetric on the scale of log odds.
         covariance : str, default None
@@ -214,7 +227,7 @@ class AverageEffects(ABC):
         by: str | Sequence[str] | None,
         *,
         at: Any = None,
-        groups: str = "observed",
+        groups: str = KNOWN,
         level: float = 0.95,
         **rest: Any,
     ) -> "tuple[Subject, pd.DataFrame]":
@@ -227,7 +240,7 @@ class AverageEffects(ABC):
         grids = [grid("effects", rows, name, values_by_name.get(name)) for name in names]
         row_groups = _RowGroups.of("effects", rows, by, names)
         cells = list(product(*grids))
-        averages = _averages(subject, names, cells, row_groups, groups)
+        averages = _averages(subject, names, cells, row_groups)
         table = subject.table(
             "effects", names, row_groups, ((values, one.logits()) for values, one in averages), LOGITS
         )
@@ -241,15 +254,20 @@ class AverageEffects(ABC):
         by: str | Sequence[str] | None = None,
         *,
         kind: str = "difference",
+        compare: "str | Mapping[str, Mapping[Any, float]]" = "reference",
+        simultaneous: bool = False,
         step: float | str = 1.0,
         at: Any = None,
         data: Any = None,
         weights: str | ArrayLike | None = None,
-        groups: str = "observed",
+        groups: str = KNOWN,
         level: float = 0.95,
         covariance: str | None = None,
     ) -> Any:
-        """Contrasts of average probabilities: each level of an input against the first, or a number plus a step.
+        """Contrasts of average probabilities between levels of a predictor, or between a number plus a step and itself.
+
+        Where standard errors are robust, ``p_value`` is the two-sided test of no difference; where they are those of a
+        posterior, ``p_positive`` is the probability that a difference is above 0, or a ratio above 1.
 
         Parameters
         ----------
@@ -257,27 +275,36 @@ class AverageEffects(ABC):
             As for ``effects``.
         kind : {"difference", "ratio", "odds ratio"}, default "difference"
             Risk differences, risk ratios, or ratios of the odds of average probabilities.
+        compare : {"reference", "pairwise", "sequential"} or dict, default "reference"
+            Each level against the first, all pairs, or each level against the one before; or weights by level for each
+            contrast, ``{"name": {level: weight, …}, …}``, which sum to 0. Ratios weight logarithms.
+        simultaneous : bool, default False
+            Intervals that hold jointly for all rows of the table, and adjusted p-values: by the distribution of the
+            largest |t|, given the joint covariance of the contrasts. Several classes have Šidák's instead.
         step : float or "sd", default 1.0
             What is added to a number; "sd" is its standard deviation. Rows that miss the number are left out.
         at : list, default None
             Values to compare: each with the first.
         """
-        if kind not in KINDS:
-            raise ValueError(f"contrasts: kind must be one of {', '.join(map(repr, KINDS))}; got {kind!r}.")
+        check_comparison(kind, compare, at)
         subject = self._prepare("contrasts", groups, level, data, weights, covariance)
-        check_input("contrasts", subject.rows, variable)
-        row_groups = _RowGroups.of("contrasts", subject.rows, by, [variable])
-        if at is None and subject.rows.levels(variable) is None:
-            pairs = _with_step(subject, variable, row_groups.without_missing(subject.rows, variable), groups, step)
+        rows = subject.rows
+        check_input("contrasts", rows, variable)
+        row_groups = _RowGroups.of("contrasts", rows, by, [variable])
+        if at is None and rows.levels(variable) is None and compare == "reference":
+            row_groups = row_groups.without_missing(rows, variable)
+            cells = _with_step(subject, variable, row_groups, step, kind)
         else:
-            values = grid("contrasts", subject.rows, variable, at)
+            named = isinstance(compare, Mapping)
+            values = named_levels(variable, compare, rows.levels(variable)) if named else None
+            values = grid("contrasts", rows, variable, values if named else at)
             if len(values) < 2:
                 raise ValueError(f"contrasts: two values of {variable!r} are needed to compare; there is {values}.")
-            found = _averages(subject, [variable], [(value,) for value in values], row_groups, groups)
-            pairs = _with_reference(found, kind)
-        cells = ((key, _contrast(one, other, kind)) for key, one, other in pairs)
+            averages = _averages(subject, [variable], [(value,) for value in values], row_groups)
+            cells = contrasts_of([one for _, one in averages], contrast_weights(compare, values, kind), kind)
         scale = PLAIN if kind == "difference" else LOGS
-        return _for_user(subject, subject.table("contrasts", [variable], row_groups, cells, scale))
+        table = subject.table("contrasts", [variable], row_groups, cells, scale, simultaneous=simultaneous)
+        return _for_user(subject, table)
 
     def slopes(
         self,
@@ -286,7 +313,7 @@ class AverageEffects(ABC):
         *,
         data: Any = None,
         weights: str | ArrayLike | None = None,
-        groups: str = "observed",
+        groups: str = KNOWN,
         level: float = 0.95,
         covariance: str | None = None,
     ) -> Any:
@@ -305,22 +332,22 @@ class AverageEffects(ABC):
             step = min(step, 0.5 * float(values.min()))
         x = _numbers(subject.rows, variable)
         up, down = (
-            subject.models.average(subject.encoded({variable: x + way * step}, groups), row_groups.weights / (2 * step))
+            subject.models.average(subject.encoded({variable: x + way * step}), row_groups.weights / (2 * step))
             for way in (1.0, -1.0)
         )
-        return _for_user(
-            subject, subject.table("slopes", [variable], row_groups, [(("slope",), up.minus(down))], PLAIN)
-        )
+        cells = [(("slope",), AverageEstimate.weighted_sum([up, down], np.array([1.0, -1.0])))]
+        return _for_user(subject, subject.table("slopes", [variable], row_groups, cells, PLAIN))
 
     def _prepare(
         self, what: str, groups: str, level: float, data: Any = None, weights: Any = None, covariance: str | None = None
     ) -> Subject:
         check_level(what, level)
-        if groups not in GROUPS:
-            raise ValueError(f"{what}: groups must be 'observed' or 'new'; got {groups!r}.")
         if data is None and weights is not None:
             raise ValueError(f"{what}: weights belong to data=…; the rows of the fit have their own.")
-        return replace(self._effects_subject(data, weights, covariance), level=level)
+        groups, subject = check_groups(what, groups), self._effects_subject(data, weights, covariance)
+        if groups == KNOWN and data is not None:
+            warn_of_lacking_groups(subject.models.fits[0], data)
+        return replace(subject, level=level, groups=groups)
 
 
 @final
@@ -371,44 +398,30 @@ def _observed(
 
 
 _Cell = tuple[tuple[Any, ...], AverageEstimate]
-_Pairs = Iterator[tuple[tuple[Any, ...], AverageEstimate, AverageEstimate]]
 
 
 def _averages(
-    subject: Subject, names: Sequence[str], cells: Sequence[tuple[Any, ...]], row_groups: _RowGroups, groups: str
+    subject: Subject, names: Sequence[str], cells: Sequence[tuple[Any, ...]], row_groups: _RowGroups
 ) -> Iterator[_Cell]:
     """Yield each combination of values with its averages."""
     for values in cells:
-        encoded = subject.encoded(dict(zip(names, values, strict=True)), groups)
+        encoded = subject.encoded(dict(zip(names, values, strict=True)))
         yield values, subject.models.average(encoded, row_groups.weights)
 
 
-def _with_reference(averages: Iterator[_Cell], kind: str) -> _Pairs:
-    """Yield each average with the first as reference, and the label of the contrast."""
-    sign = "-" if kind == "difference" else "/"
-    (first,), reference = next(averages)
-    for (value,), average in averages:
-        yield (f"{value} {sign} {first}",), average, reference
-
-
-def _with_step(subject: Subject, variable: str, row_groups: _RowGroups, groups: str, step: float | str) -> _Pairs:
-    """Yield the averages with and without a step added to a numeric variable."""
+def _with_step(
+    subject: Subject, variable: str, row_groups: _RowGroups, step: float | str, kind: str
+) -> Iterator[_Cell]:
+    """The contrast of the averages with and without a step added to a numeric variable."""
     values = known_numbers("contrasts", subject.rows, variable)
     size = float(values.std()) if isinstance(step, str) and step == SD else step
     if isinstance(size, str | bool) or not np.isfinite(size) or size == 0:
         raise ValueError(f"contrasts: step must be a number other than 0, or 'sd'; got {step!r} for {variable!r}.")
     x = _numbers(subject.rows, variable)
-    after, before = (
-        subject.models.average(subject.encoded({variable: x + way * size}, groups), row_groups.weights)
-        for way in (1, 0)
-    )
-    yield (f"+{size:.4g}" if size > 0 else f"{size:.4g}",), after, before
-
-
-def _contrast(first: AverageEstimate, second: AverageEstimate, kind: str) -> AverageEstimate:
-    if kind == "difference":
-        return first.minus(second)
-    return first.logs().minus(second.logs()) if kind == "ratio" else first.logits().minus(second.logits())
+    averages = [
+        subject.models.average(subject.encoded({variable: x + way * size}), row_groups.weights) for way in (1, 0)
+    ]
+    return contrasts_of(averages, {f"{size:+.4g}": np.array([1.0, -1.0])}, kind)
 
 
 def _numbers(rows: EffectRows, variable: str) -> Array:

@@ -99,8 +99,9 @@ class FormulaRows:
 
     @staticmethod
     def of(reader: "Reader", given: "GivenRows") -> "FormulaRows":
-        """Rows of a frame."""
-        return FormulaRows(reader, given.data, given.kept, reader.select(given.data, given.kept), given.weights)
+        """Rows of a frame, which may lack the columns of groups."""
+        frame = reader.select(given.data, given.kept, reader.lacking_groups(given.data))
+        return FormulaRows(reader, given.data, given.kept, frame, given.weights)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -128,7 +129,7 @@ class FormulaRows:
         grouped = any(name in factor.columns for factor in self.reader.plan.factors)
         if name in self.reader.numeric and not grouped:
             return None
-        return sorted(self.frame[name].dropna().unique().tolist())
+        return sorted(self.column(name).dropna().unique().tolist())
 
     def encoded(self, changes: Mapping[str, Any]) -> Encoded:
         """Columns are set before they are encoded, so that transforms, curves and interactions follow."""
@@ -171,6 +172,8 @@ def grid(what: str, rows: "EffectRows", name: str, at: Any, *, fine: bool = Fals
     chosen = np.quantile(values, QUANTILES)
     size = chosen[-1] - chosen[0]
     decimals = 2 - math.floor(math.log10(size)) if size > 0 else 12
+    while chosen[0] > 0 >= np.round(chosen[0], decimals):  # a logarithm of it may be in the model
+        decimals += 1
     return np.unique(np.round(chosen, decimals)).tolist()
 
 

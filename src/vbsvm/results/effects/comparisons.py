@@ -1,0 +1,75 @@
+"""Which contrasts of the levels of a variable are made: their labels, and the weights of the levels."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, pairwise
+from typing import Any
+
+import numpy as np
+
+from vbsvm.base.arrays import Array
+from vbsvm.design.values import join_names
+from vbsvm.results.effects.averages import AverageEstimate
+
+KINDS = ("difference", "ratio", "odds ratio")
+COMPARE = ("reference", "pairwise", "sequential")
+# Sums of weights that are 0 but for rounding, as a fraction of the largest weight.
+ROUNDING = 1e-8
+
+
+def contrast_weights(compare: Any, values: Sequence[Any], kind: str) -> dict[str, Array]:
+    """Weights of the values in each contrast, by its label: those that were given, or of pairs of values."""
+    if isinstance(compare, Mapping):
+        return {name: np.array([float(of.get(value, 0.0)) for value in values]) for name, of in compare.items()}
+    order = range(len(values))
+    pairs = {
+        "reference": ((0, k) for k in order[1:]),
+        "pairwise": combinations(order, 2),
+        "sequential": pairwise(order),
+    }
+    sign, identity = "-" if kind == "difference" else "/", np.eye(len(values))
+    return {f"{values[k]} {sign} {values[j]}": identity[k] - identity[j] for j, k in pairs[compare]}
+
+
+def check_comparison(kind: str, compare: Any, at: Any) -> None:
+    """Raise for a kind of contrast or a comparison that does not exist, and for weights that do not sum to 0."""
+    if kind not in KINDS:
+        raise ValueError(f"contrasts: kind must be one of {', '.join(map(repr, KINDS))}; got {kind!r}.")
+    if not (isinstance(compare, Mapping) and compare) and compare not in COMPARE:
+        names = ", ".join(map(repr, COMPARE))
+        raise ValueError(f"contrasts: compare must be one of {names}, or weights by name and level; got {compare!r}.")
+    if isinstance(compare, Mapping) and at is not None:
+        raise ValueError("contrasts: weights name the levels to compare: leave at= out.")
+    for name, weights in compare.items() if isinstance(compare, Mapping) else ():
+        _check_weights(name, weights)
+
+
+def _check_weights(name: Any, weights: Any) -> None:
+    if not isinstance(weights, Mapping):
+        raise TypeError(f"contrasts: {name!r} needs weights by level, such as {{'a': 1, 'b': -1}}; got {weights!r}.")
+    try:
+        numbers = np.array([float(weight) for weight in weights.values()])
+    except (TypeError, ValueError):
+        raise TypeError(f"contrasts: the weights of {name!r} must be numbers; got {list(weights.values())}.") from None
+    largest = float(np.abs(numbers).max(initial=0.0))
+    if not 0.0 < largest < np.inf:
+        raise ValueError(f"contrasts: the weights of {name!r} must be finite, and not all 0.")
+    if abs(total := float(numbers.sum())) > ROUNDING * largest:
+        raise ValueError(f"contrasts: the weights of {name!r} must sum to 0; they sum to {total:.6g}.")
+
+
+def named_levels(variable: str, compare: Mapping[Any, Mapping[Any, float]], levels: Sequence[Any] | None) -> list[Any]:
+    """Levels that custom weights name, those of a category in its order; raise for others."""
+    named = list(dict.fromkeys(level for weights in compare.values() for level in weights))
+    unknown = [] if levels is None else [level for level in named if level not in levels]
+    if unknown:
+        raise ValueError(f"contrasts: {variable!r} has no level {unknown[0]!r}; it has {join_names(levels or [])}.")
+    return named if levels is None else [level for level in levels if level in named]
+
+
+def contrasts_of(
+    averages: Sequence[AverageEstimate], weights: Mapping[str, Array], kind: str
+) -> Iterator[tuple[tuple[str], AverageEstimate]]:
+    """Yield each contrast of averages with its label: on the plain scale, or that of logarithms."""
+    scaled = [{"ratio": one.logs, "odds ratio": one.logits}.get(kind, lambda one=one: one)() for one in averages]
+    for name, of_levels in weights.items():
+        yield (str(name),), AverageEstimate.weighted_sum(scaled, of_levels)
