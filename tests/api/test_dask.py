@@ -420,7 +420,7 @@ def test_columns_that_are_divided_by_themselves_are_told_what_to_do(client, file
 
     table, inputs = dd.read_parquet(folder), list("abcdefghi")
     table["y"], expected = (table["y"] == "yes").astype(int), (frame["y"] == "yes").astype(int)
-    with pytest.raises(ValueError, match=r"partitions.*persist the frame first, and take columns from that"):
+    with pytest.raises(ValueError, match=r"partitions.*persist the frame first, and use its columns"):
         DaskVBSVC().fit(changed(table[inputs]), changed(table["y"]))
     held = table.persist()
     far = DaskVBSVC(inference=TIGHT).fit(changed(held[inputs]), changed(held["y"]))

@@ -126,7 +126,7 @@ class TestFirstLine:
 
     def test_rows_that_were_left_out_are_counted(self, data):
         lost = data.assign(x=data["x"].mask(np.arange(200) == 3))
-        assert "199 observations, 1 row with missing values left out." in words(
+        assert "199 observations, 1 observation with missing values dropped." in words(
             Model("y ~ x", lost, missing="drop").fit()
         )
 

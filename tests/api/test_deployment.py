@@ -80,7 +80,7 @@ def test_several_classes_constant_columns_and_arrays_are_the_same():
     assert not hasattr(found, "feature_names_in_")
 
 
-@pytest.mark.filterwarnings("ignore:VBSVC. the chains have not converged")
+@pytest.mark.filterwarnings("ignore:VBSVC. chains have not converged")
 def test_draws_become_their_means(cancer):
     X, y = cancer[0].iloc[:100, :3], cancer[1][:100]
     clf = VBSVC(inference=Gibbs(draws=20, tune=10, chains=2), random_state=0).fit(X, y)

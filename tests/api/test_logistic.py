@@ -199,7 +199,7 @@ class TestWidth:
         trace = clf.elbo_trace_[0]
         assert (np.diff(trace) > -1e-9 * np.abs(trace[-1])).all()
 
-    @pytest.mark.filterwarnings("ignore:VBLogistic. the chains have not converged")  # enough for a rough comparison
+    @pytest.mark.filterwarnings("ignore:VBLogistic. chains have not converged")  # enough for a rough comparison
     @pytest.mark.parametrize("labels", ["regressor", "likelihood"])
     def test_missing_inputs_are_sampled(self, labels):
         X, y = simulated(n=150, d=2)

@@ -467,7 +467,7 @@ class TestTables:
         assert len(fit.random_effects()) == 40 + mixed.groupby(["h", "g"]).ngroups
         with pytest.raises(ValueError, match="there is no factor 'z'"):
             fit.random_effects("z")
-        with pytest.raises(ValueError, match="the model has no random effects"):
+        with pytest.raises(ValueError, match="the model has no groups"):
             Model("y ~ x", mixed).fit().random_effects()
 
     def test_slopes_are_those_of_the_users_column(self, mixed):
@@ -581,7 +581,7 @@ class TestDrop:
         assert fit.elbo == pytest.approx(expected.elbo, rel=1e-12)
         assert model.n_dropped == fit.facts.n_dropped == 5
         for shown in (repr(model), str(model), str(fit)):
-            assert "5 rows with missing values left out" in " ".join(shown.split())
+            assert "5 observations with missing values dropped" in " ".join(shown.split())
         np.testing.assert_allclose(fit.decision_function(mixed), expected.decision_function(mixed), rtol=1e-9)
 
     def test_nothing_is_said_where_nothing_is_missing(self, mixed):

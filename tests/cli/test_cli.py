@@ -715,7 +715,7 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize("ending", ["csv", "csv.gz"])
 def test_progress_is_shown_on_a_terminal_if_reading_takes_long(patience, shown, ending, tmp_path, monkeypatch, capsys):
     table().to_csv(tmp_path / f"d.{ending}", index=False)
-    monkeypatch.setattr(tables, "SECONDS_BEFORE_BAR", patience)
+    monkeypatch.setattr("vbsvm.base.printing.SECONDS_BEFORE", patience)
     monkeypatch.setattr(sys, "stderr", Terminal())
     expected = tables.read(str(tmp_path / f"d.{ending}"))
     assert (f"Reading d.{ending}" in sys.stderr.getvalue()) == shown
@@ -817,7 +817,7 @@ def test_the_commands_of_the_page_run(tmp_path, monkeypatch):
     page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
     blocks = re.findall(r"^```sh\n(.*?)```", page, flags=re.DOTALL | re.MULTILINE)
     commands = [shlex.split(line)[1:] for block in blocks for line in block.splitlines()]
-    assert len(commands) == 13
+    assert len(commands) == 15
     for command in commands:
         if command[0] != "report" or hasattr(Fit, "report"):
             found = run(*command)

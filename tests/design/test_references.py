@@ -70,11 +70,11 @@ def test_a_row_without_a_finite_score_has_no_class(whole):
     broken = Fit(fit.spec, fit.plan, fit.outcome, fit.classes, fit.reader)  # without a distribution of the inputs
     far = whole.assign(z=whole["z"].where(whole.index != 4, 1e308), x=whole["x"].where(whole.index != 4, 1.7))
     for ask in (Fit.predict, Fit.predict_proba, Fit.decision_function):
-        with pytest.raises(ValueError, match=r"The score of row 2 is nan: it has missing inputs"):
+        with pytest.raises(ValueError, match=r"The decision value of row 2 is nan: it has missing values"):
             ask(broken, without(whole, "x", 2))
-        with pytest.raises(ValueError, match=r"The score of row 4 is -?(inf|nan): its values are too far"):
+        with pytest.raises(ValueError, match=r"The decision value of row 4 is -?(inf|nan): its values are too far"):
             ask(fit, far)
-    with pytest.raises(ValueError, match="The score of row 2 is nan"):
+    with pytest.raises(ValueError, match="The decision value of row 2 is nan"):
         broken.decision_function(without(whole, "x", 2), return_std=True)
 
 

@@ -99,7 +99,7 @@ class TestCurves:
         wanted = Model("y ~ a * b", whole).fit().coef
         np.testing.assert_allclose(Model("y ~ a * b", data).fit().coef, wanted, atol=0.2 * np.abs(wanted).max())
 
-    @pytest.mark.filterwarnings("ignore:Model.fit. the chains")
+    @pytest.mark.filterwarnings("ignore:Model.fit. chains")
     def test_a_sampler(self, fit, data):
         sampled = Model("y ~ x + sex + s(a)", data).fit(Gibbs(draws=200, tune=200, chains=2), random_state=0)
         wanted = curve(fit)

@@ -364,7 +364,7 @@ class TestSeveralClasses:
 
 class TestRowsLeftOut:
     @pytest.mark.parametrize("inference", [None, Gibbs(draws=400, tune=100, chains=1)])
-    @pytest.mark.filterwarnings("ignore:VBSVC. the chains")
+    @pytest.mark.filterwarnings("ignore:VBSVC. chains")
     def test_incomplete_rows_are_scored_as_in_prediction(self, inference):
         X, y = correlated(300, 3, seed=1, share=0.4)
         clf = VBSVC(inference=inference, random_state=0).fit(X, y)

@@ -9,6 +9,7 @@ from incomplete_models import PAPER, correlated
 from reference import simulate
 from vbsvm import VBSVC, GaussianImputation, Gibbs, LaplaceZero, Model, Normal, NotAtRandom, Shift, Variational, pool
 from vbsvm.results.comparison.approximations import rubin
+from vbsvm.results.covariance import covariance
 
 
 @pytest.fixture(scope="module")
@@ -240,8 +241,9 @@ class TestSpreads:
 
     def test_large_tables_go_by_the_curvature_and_a_newton_step(self, fitted, table, monkeypatch):
         monkeypatch.setattr("vbsvm.results.training_rows.MAX_RESPONDING", 0)
-        found = VBSVC().fit(*table).summary()
-        assert "curvature" in found.attrs["note"]
+        clf = VBSVC().fit(*table)
+        found = clf.summary()
+        assert "curvature" in covariance(clf.fit_[0]).notes.spreads[1]
         np.testing.assert_allclose(found["std_error"], fitted.summary()["std_error"], rtol=0.35)
 
     @pytest.mark.parametrize(
@@ -263,7 +265,7 @@ class TestSpreads:
 
     def test_nothing_missing(self):
         X, y = simulate(60, 2, seed=0)
-        with pytest.raises(ValueError, match="no input of this fit is missing"):
+        with pytest.raises(ValueError, match="no predictor of this fit has missing values"):
             VBSVC().fit(X, y).missing_information()
 
     def test_draws_have_their_own(self, table):

@@ -319,7 +319,7 @@ def test_without_rows_those_of_the_fit_are_left_out(fit, iris):
     first = next(below for k in range(1, 10) if (below := chances * 10 < k).sum() >= 20)
     np.testing.assert_allclose(points(ax)[0], [chances[first].mean(), (left_out.labels == "yes")[first].mean()])
     assert ax.get_xlabel().endswith("(leave-one-out)")
-    assert "left-out rows" in plots.scores(iris[0], class_="setosa").get_xlabel()
+    assert "decision value, leave-one-out" in plots.scores(iris[0], class_="setosa").get_xlabel()
     with pytest.raises(ValueError, match=r"has no training data.*Or pass rows"):
         plots.calibration(fit._without_rows())
 
@@ -353,7 +353,7 @@ def test_scores_by_class_are_shares_with_margins(fit, data):
     ax = plots.scores(fit, data)
     outlines = [patch for patch in ax.patches if patch.get_label() and patch.get_label()[0] != "_"]
     assert [patch.get_label() for patch in outlines] == [
-        f"{name} ({(data['y'] == name).sum()} rows)" for name in ("no", "yes")
+        f"{name} (n = {(data['y'] == name).sum()})" for name in ("no", "yes")
     ]
     for patch, name in zip(outlines, ("no", "yes"), strict=True):
         values, edges, _ = patch.get_data()

@@ -130,4 +130,4 @@ def test_the_figure_of_decision_values_has_another_name(data, mixed):
         lambda: plots.predictive(mixed, data),
     ):
         with pytest.warns(FutureWarning, match=r"is now plots\.scores"):
-            assert "score" in call().get_xlabel()
+            assert "(positive: yes)" in call().get_xlabel()

@@ -175,7 +175,7 @@ def test_selection_has_a_section_and_a_caveat(data, tmp_path, prior):
     page = outline(VBSVC(prior).fit(X, y).report(tmp_path / "r.html"))
     assert "Variable selection" in titles(page)
     assert "predictors have an inclusion probability above ½" in page.words
-    assert ("several optima" in page.words) == (not prior.joint)
+    assert ("several local maxima" in page.words) == (not prior.joint)
     assert bool(re.search(r"\d starts (dis)?agree", page.words)) == bool(prior.restarts)
 
 

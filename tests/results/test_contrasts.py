@@ -11,7 +11,7 @@ from scipy.special import expit, logit
 from scipy.stats import norm, studentized_range
 
 from vbsvm import VBSVC, Gibbs, Model
-from vbsvm.results.effects.averages import AverageEstimate, largest_statistics
+from vbsvm.results.effects.averages import LOGS, AverageEstimate, largest_statistics
 
 ARMS = ["a", "b", "c", "d"]
 TREND = {"trend": {"a": -3, "b": -1, "c": 1, "d": 3}, "rest": {"a": 1, "b": -1 / 3, "c": -1 / 3, "d": -1 / 3}}
@@ -208,7 +208,7 @@ def test_several_classes_have_sidaks_intervals():
 
 
 def test_a_weight_of_zero_leaves_out_a_probability_of_zero():
-    averages = [AverageEstimate(np.array([p]), (np.array([[0.1, 0.0]]),)).logs() for p in (0.0, 0.2, 0.4)]
+    averages = [AverageEstimate(np.array([p]), (np.array([[0.1, 0.0]]),)).on_scale(LOGS) for p in (0.0, 0.2, 0.4)]
     found = AverageEstimate.weighted_sum(averages, np.array([0.0, -1.0, 1.0]))
     assert found.value[0] == pytest.approx(np.log(2))
     assert np.isfinite(found.gradients[0]).all()
@@ -220,13 +220,13 @@ def test_a_weight_of_zero_leaves_out_a_probability_of_zero():
         ({"compare": "tukey"}, ValueError, "compare must be one of 'reference', 'pairwise', 'sequential'"),
         ({"compare": ["a", "b"]}, ValueError, "compare must be one of"),
         ({"compare": {}}, ValueError, "compare must be one of"),
-        ({"compare": {"t": [1, -1]}}, TypeError, "'t' needs weights by level"),
+        ({"compare": {"t": [1, -1]}}, TypeError, "'t' needs numbers by level"),
         ({"compare": {"t": {"a": 1, "b": -0.5}}}, ValueError, "'t' must sum to 0; they sum to 0.5"),
         ({"compare": {"t": {"a": 0, "b": 0}}}, ValueError, "'t' must be finite, and not all 0"),
         ({"compare": {"t": {}}}, ValueError, "not all 0"),
         ({"compare": {"t": {"a": np.inf, "b": -np.inf}}}, ValueError, "'t' must be finite"),
         ({"compare": {"t": {"a": np.nan, "b": 1}}}, ValueError, "'t' must be finite"),
-        ({"compare": {"t": {"a": "one", "b": -1}}}, TypeError, "weights of 't' must be numbers"),
+        ({"compare": {"t": {"a": "one", "b": -1}}}, TypeError, "'t' needs numbers by level"),
         ({"compare": {"t": {"a": 1, "z": -1}}}, ValueError, "'arm' has no level 'z'; it has 'a', 'b', 'c', 'd'"),
         ({"compare": {"t": {"a": 1, "b": -1}}, "at": ["a", "b"]}, ValueError, "leave at= out"),
     ],

@@ -68,7 +68,7 @@ def test_the_sampler_has_its_own_posterior_and_a_sandwich_on_request(data, clf):
     assert "with the covariance of the draws" in covariance.covariance(drawn.fit_[0], "robust").notes.spreads[1]
     np.testing.assert_allclose(robust["std_error"], clf.summary()["std_error"], rtol=0.25)
     assert (robust["std_error"] > own["std_error"]).all()
-    with pytest.raises(ValueError, match="'curvature' is only available after variational Bayes"):
+    with pytest.raises(ValueError, match="'curvature' is only available for variational fits"):
         drawn.summary(covariance="curvature")
 
 

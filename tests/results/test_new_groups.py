@@ -70,7 +70,7 @@ def test_probabilities_are_averages_over_the_density_of_sigma():
         assert matched.shape < 2.0 or matched.rate / (matched.shape - 1) > (sigma**2).mean()
 
 
-@pytest.mark.filterwarnings("ignore:.*the chains have not converged")
+@pytest.mark.filterwarnings("ignore:.*chains have not converged")
 def test_covariances_of_few_groups_and_draws_of_a_sampler():
     data = grouped(2, n_groups=4, size=30, intercept=-0.5)
     slopes = Model("y ~ x + (x | g)", data, {"(x | g)": Covariance()}, likelihood="logistic").fit()

@@ -157,7 +157,7 @@ def test_a_third_posterior_has_its_words_everywhere(pair, tmp_path):
     page = Path(wide.report(tmp_path / "r.html")).read_text(encoding="utf-8")
     assert "95 % intervals made wider" in page
     assert "Spreads were made wider" in page
-    for absent in ("by mean field", "Spreads between groups"):
+    for absent in ("mean-field approximation", "Spreads between groups"):
         assert absent not in page, absent
 
 

@@ -466,7 +466,7 @@ def test_a_full_disk_is_told_where_predictions_are_written(ending, tmp_path, mon
     clf = VBSVC().fit(frame[INPUTS], frame["y"])
     monkeypatch.setattr(pd.DataFrame, "to_csv", full)
     monkeypatch.setattr(fit_predictions.ParquetWriter, "write", full)
-    with pytest.raises(OSError, match=f"The disk of .*scores.{ending} is full. Make room there"):
+    with pytest.raises(OSError, match=f"The disk of .*scores.{ending} is full. Free space there"):
         clf.predict_files(written(frame, tmp_path / "d"), tmp_path / f"scores.{ending}")
     assert sorted(one.name for one in tmp_path.iterdir()) == ["d"]
 

@@ -47,13 +47,13 @@ class DaskClassifier(ClassifierMixin, Estimator):
         Parameters
         ----------
         X : dask array or data frame of shape (n_samples, n_features)
-            Inputs, in partitions of rows; sizes of chunks may be unknown.
+            Predictors, in partitions of rows; sizes of chunks may be unknown.
         y : dask array, series or data frame of one column
             Labels, in as many partitions as X, which have the same rows.
         sample_weight : dask array or series, or with ``target`` the name of a column, default None
             Weights, in the same partitions; a weight of 0 leaves the row out.
         target : str, default None
-            The column of the data frame X that holds the labels, in place of y: all other columns are inputs.
+            The column of X with the labels, in place of y: all other columns are predictors.
         """
         return self._fit_tasks(lambda: self._tasks(*_inputs_and_labels(X, y, sample_weight, target)))
 
@@ -102,7 +102,7 @@ class DaskClassifier(ClassifierMixin, Estimator):
         return PartitionMethod(method.__name__, name, self.classes_, example).of(model, X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | None = None) -> float:
-        """Share of the rows whose class is predicted; computed at once. Arguments are those of ``fit``."""
+        """Accuracy: proportion of rows whose class is predicted; computed at once. Arguments are those of ``fit``."""
         rows = partitions(*_inputs_and_labels(X, y, sample_weight, target))
         correct = delayed(_correct_weight)
         model = delayed(lambda fitted: fitted)(self.to_local())

@@ -34,7 +34,7 @@ _OF_ESTIMATOR = {
 FIT, ESTIMATOR, MODEL = _table(_EITHER | _OF_FIT), _table(_EITHER | _OF_ESTIMATOR), {"load": _EITHER["load"]}
 _SETTINGS = {
     "C alpha penalty": "the penalty is inferred from the data; a prior such as Normal(variance) fixes it",
-    "kernel gamma degree": "the model is linear in its inputs; Model('y ~ s(x)', data) has curves",
+    "kernel gamma degree": "the model is linear in its predictors; Model('y ~ s(x)', data) has curves",
     "solver method": "inference=Variational() or Gibbs() is the algorithm",
     "tol max_iter": "inference=Variational(…) has max_iter and tol",
     "draws chains": "inference=Gibbs(…) has draws and chains",
@@ -42,7 +42,7 @@ _SETTINGS = {
 }
 _OF_MODEL = {
     "family link loss": 'likelihood="logistic" (the default) or "hinge" is the model of two classes',
-    "group groups": "random effects of groups are terms of the formula, such as (1 | group)",
+    "group groups": "random effects are terms of the formula, such as (1 | group)",
     "prior": 'priors={"fixed": Normal(1.0)} has priors by term',
     "inference random_state": "it is an argument of fit: Model(…).fit(inference, random_state=0)",
     "class_weight sample_weight": "weights=… has a number for each row, or names a column",

@@ -174,7 +174,7 @@ def _printed(frame: "pd.DataFrame") -> list[list[str]]:
 
 
 def text_width() -> int:
-    """Width of printed text: that of the terminal, from 40 to 100 columns, and 80 where there is none."""
+    """Width of printed text: that of the terminal, from 40 to 100 columns, and 80 without one."""
     return min(max(get_terminal_size((WIDTH, 24)).columns, 40), 100)
 
 

@@ -160,7 +160,7 @@ def _shared_file(payload: _Payload) -> IO[bytes] | None:
             file.write(buffer)
         file.truncate(payload.size)
         file.flush()
-    except OSError:  # no room, or no folder for such files
+    except OSError:  # no memory, or no folder for such files
         if file is not None:
             file.close()
         return None

@@ -105,6 +105,8 @@ def main() -> None:
 # Advice that names Python's objects, and the option that does the same.
 OPTIONS = [
     (r"\bcovariance=['\"]([\w-]+)['\"]", r"--covariance \1"),
+    (r"\breached max_iter \((\d+) iterations\)", r"reached the limit of \1 iterations"),
+    (r"\bIncrease max_iter with (.*?), or use a larger tol\b", r"Allow more with \1"),
     (r"\b(?:inference=)?Variational\(max_iter=(?:…|(\d+))\)", lambda found: f"--max-iter {found[1] or 'N'}"),
     (r"\blikelihood_power=['\"]calibrated['\"], or a logistic model", "--likelihood logistic"),
     (r"`?\blikelihood=['\"](logistic|hinge)['\"]`?(?: \(Model\) or VBLogistic)?", r"--likelihood \1"),

@@ -10,12 +10,11 @@ from decimal import Decimal
 from functools import partial
 from glob import has_magic
 from pathlib import Path
-from time import monotonic
 from typing import IO, TYPE_CHECKING, Any, final
 
 import click
 
-from vbsvm.base.printing import visible
+from vbsvm.base.printing import bar, visible
 from vbsvm.cli.__init__ import say, stdout, with_cli_options
 from vbsvm.design.values import did_you_mean, renumbered
 from vbsvm.sources import files_text
@@ -46,8 +45,6 @@ CHUNK = 1 << 18
 MEMORY_FACTOR = 4
 # Memory of one cell of a sample: its copies while it is encoded and averaged over.
 CELL_BYTES = 200
-# Progress is shown if reading takes longer than this.
-SECONDS_BEFORE_BAR = 1.0
 
 
 def options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -211,28 +208,10 @@ def _integer(word: str) -> int | float:
 @contextmanager
 def _with_progress_bar(path: str) -> Iterator[IO[bytes]]:
     """Open a file, with a progress bar on stderr if that is a terminal and reading is slow."""
-    with _ReportingFile(path) as file, io.BufferedReader(file, CHUNK) as buffered:
-        if not sys.stderr.isatty():
-            yield buffered
-            return
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-        bar = Progress(*columns, console=Console(stderr=True), transient=True)
-        task = bar.add_task(f"Reading {visible(Path(path).name)}", total=Path(path).stat().st_size)
-        begin = monotonic()
-
-        def show() -> None:
-            if monotonic() - begin > SECONDS_BEFORE_BAR:
-                bar.start()
-                bar.update(task, completed=file.tell())
-
-        file.after_read = show
-        try:
-            yield buffered
-        finally:
-            bar.stop()
+    task = f"Reading {visible(Path(path).name)}", Path(path).stat().st_size
+    with _ReportingFile(path) as file, io.BufferedReader(file, CHUNK) as buffered, bar(*task) as update:
+        file.after_read = lambda: update(file.tell())
+        yield buffered
 
 
 @final

@@ -1,4 +1,4 @@
-"""Data sets that come with the package; a page beside each file says where it is from. It imports nothing else of the
+"""Data sets that come with the package; a page for each file gives its source. It imports nothing else of the
 package.
 """
 
@@ -59,7 +59,7 @@ def load_spam() -> "pd.DataFrame":
 
 
 def _packaged(name: str) -> "pd.DataFrame":
-    """A table that lies beside this file."""
+    """A table in the folder of this file."""
     import pandas as pd
 
     with files("vbsvm.datasets").joinpath(name).open("rb") as file:

@@ -34,7 +34,8 @@ class Candidates:
     label. Where a row has too many combinations of levels, its candidates are drawn: ``log_importance`` is the
     logarithm of how often each was, over its probability. ``draws`` (candidates × columns that are drawn) are numbers
     of draws, negative where the value is known, and ``log_ratio`` is the logarithm of how much likelier drawn values
-    would be if the label were not known. ``log_weights`` are those of candidates that differ by drawn values only."""
+    would be if the label were not known. ``log_weights`` are those of candidates that differ by drawn values only.
+    """
 
     row: NDArray[np.intp]
     levels: NDArray[np.intp]

@@ -309,7 +309,8 @@ class Encoded:
     """A numeric table, and the level of each row in each factor (``UNSEEN`` for new levels).
 
     Where the table holds NaN, ``multipliers`` (rows × links) say what a unit of a missing predictor adds to other
-    columns. Where categories are missing, the table's rows are ``candidates``."""
+    columns. Where categories are missing, the table's rows are ``candidates``.
+    """
 
     table: NDArray[np.floating]
     levels: tuple[NDArray[np.intp], ...] = ()

@@ -124,7 +124,7 @@ def as_array(given: Any) -> NDArray[Any]:
         array = np.asarray(given)
     except ValueError:
         return objects(given)
-    # NumPy would make text of a number that stands beside text, and a duration of one that stands beside durations.
+    # In an array with text NumPy converts numbers to text, and in one with durations to durations.
     mixed = isinstance(given, list | tuple) and array.ndim == 1 and array.dtype.kind not in "biuf"
     return objects(given) if mixed else array
 
@@ -211,7 +211,7 @@ def _refuse(kind: str, of_type: type, place_holds: str, row: int, needed: str) -
             "days."
         )
     if kind == COMPLEX:
-        raise ValueError(f"Complex data not supported: {place_holds} complex numbers (row {row}). Take the real parts.")
+        raise ValueError(f"Complex data not supported: {place_holds} complex numbers (row {row}). Use the real parts.")
     if kind == TEXT:
         raise ValueError(f"{place_holds} text in row {row}: {needed}.")
     raise TypeError(f"{place_holds} {named(of_type)} in row {row}: {needed}.")

@@ -1,8 +1,9 @@
-"""Random effects from a few rows, with everything else held: fixed effects, other factors, variance components.
+"""Random effects from a few rows, with everything else fixed: fixed effects, other factors, variance components.
 
-Given the core x of the arrow, effects of different groups are independent. With the distribution of x held, q(u | x) of
-each group climbs the bound over its own rows: D = P + Σ w z zᵀ, B = Σ w z cᵀ and r = Σ u z, where P is the expected
-precision of the effects. All groups go together; a step that lowers a group's bound is shortened for that group alone.
+Given the core x of the arrow, effects of different groups are independent. With the distribution of x fixed, q(u | x)
+of each group maximises the bound over its own rows: D = P + Σ w z zᵀ, B = Σ w z cᵀ and r = Σ u z, where P is the
+expected precision of the effects. All groups go together; a step that lowers a group's bound is shortened for that
+group alone.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.likelihoods.base import Likelihood, RowTerms
 
 MAX_STEPS = 500
-# A climb ends where steps are shorter than this proportion of a standard deviation, or have been halved to that share.
+# Converged if steps are shorter than this proportion of a standard deviation, or have been halved to that fraction.
 TOLERANCE = 1e-7
 # What rounding may take from a bound.
 ROUNDING = 1e-12

@@ -36,7 +36,7 @@ FIRST_STEP = 0.2
 ACCEPTANCE = 0.44
 # In a fingerprint of the data, how far places of rows lie apart that have the same place in neighbouring blocks.
 PLACES = 2**20
-# Where more draws than this share separate the classes, the posterior is hardly one.
+# If a larger proportion of draws separates the classes, the posterior is nearly improper.
 ZERO_LOSS = 0.5
 
 
@@ -243,7 +243,7 @@ def _start(settings: Gibbs, spec: Spec, source: Source, seed: int, around: State
     chains = [_first(spec, seed, k, around) for k in range(settings.chains)]
     if settings.checkpoint is not None and (checkpoint := read_checkpoint(settings.checkpoint, about)) is not None:
         chains = [Chain(*content) for content in checkpoint]
-    elsewhere = None if source.rows_resident else False  # rows that are a long way off are not sent to processes
+    elsewhere = None if source.rows_resident else False  # rows on remote workers are not sent to processes
     advance = partial(_advance, spec, source, settings)
     return Run(advance, chains, settings.sweeps, settings.checkpoint, about, elsewhere)
 

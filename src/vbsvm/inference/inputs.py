@@ -178,7 +178,7 @@ def _iterate(
             distribution = fixed_point.undo()  # the extrapolated one has no positive covariance
             continue
         before, after = np.array(distribution.pack()), np.array(image.pack())
-        if len(before) != len(after):  # the start has no spread
+        if len(before) != len(after):  # the start has no variance
             distribution = image
         elif largest_change(before, after) < TOLERANCE:
             return LearnedInputs(FixedInputs(image), True)

@@ -1,9 +1,9 @@
 """Optimisation without a bound: the covariance is known by draws, and its determinant is not.
 
 Given weights w of the rows and scales of the priors, draws tell the variances v of the rows' scores and the trace of Σ
-(``model.layouts.drawn``). With v fixed the bound is maximised over the mean as in profiled Newton, with the
-scales at their optimum; the weights w(f, v) there and these scales give the next Σ. That map of (log w, scales) is
-iterated, with Anderson extrapolation, until it moves them by a fraction that is small beside the error of the draws.
+(``model.layouts.drawn``). With v fixed the bound is maximised over the mean as in profiled Newton, with the scales at
+their optimum; the weights w(f, v) there and these scales give the next Σ. That map of (log w, scales) is iterated, with
+Anderson extrapolation, until it moves them by a fraction that is small relative to the error of the draws.
 """
 
 from collections.abc import Iterator

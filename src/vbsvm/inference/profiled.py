@@ -48,7 +48,7 @@ class Options:
     reused: float = 0.05
     # Rows whose curvature is less than this fraction of its largest possible value are left out of a Newton step.
     min_curvature: float = 0.02
-    # With more coefficients than this, Newton steps are solved for by conjugate gradients: at most so many products,
+    # With more coefficients than this, Newton steps are solved for by conjugate gradients: at most this many products,
     # up to this fraction of the first residual.
     max_direct: int = 160
     max_products: int = 60

@@ -69,10 +69,10 @@ class Options:
     max_walk_step: float = 0.4
     max_walk: int = 15
     far: float = 8.0
-    # Where the log density rises by more than this away from the mode, σ and c are hardly bounded, as in groups of one
-    # row each.
+    # Where the log density rises by more than this away from the mode, σ and c are nearly unbounded, as for groups of
+    # one row each.
     max_rise: float = 0.5
-    # One Newton step for c is enough where it promises to gain less than this, and at most so many elsewhere: far from
+    # One Newton step for c is enough where it promises to gain less than this, and at most this many else: far from
     # the mode of λ it moves quickly. A walk may end early, for want of a c or at a rise, where the log density has
     # fallen by min_drop: what lies beyond is a straight line.
     max_core_gain: float = 0.5
@@ -82,7 +82,7 @@ class Options:
 OPTIONS = Options()
 _NODES = np.linspace(-1.0, 1.0, OPTIONS.n_nodes)
 _ONES = np.ones(OPTIONS.n_nodes)  # a product with them is a quicker sum over the nodes
-# Values of λ in standard deviations around its mode by Gauss and Hermite's rule, and weights beside the density there.
+# Values of λ in standard deviations around its mode by Gauss and Hermite's rule, and their weights.
 SCALES, _WEIGHTS = (np.asarray(one, dtype=np.float64) for one in np.polynomial.hermite_e.hermegauss(5))
 LOG_WEIGHTS = np.log(_WEIGHTS) + 0.5 * np.square(SCALES)
 

@@ -22,7 +22,7 @@ from vbsvm.base.distributions import InverseWishart
 from vbsvm.missing.distributions import AtRandom, FixedInputs, InputSums, KnownInputs, matrix_normal, packed, unpacked
 
 # Grid of the prior expectation of explained over residual variance of the labels. The prior is flat on it, hence in the
-# variance of the slopes: one or two variables are hardly shrunk.
+# variance of the slopes: one or two variables are shrunk little.
 EXPLAINED = np.geomspace(0.02, 50.0, 18)
 # Prior weight of the labels' scatter, in rows of balanced classes.
 LABEL_ROWS = 1.0

@@ -1,7 +1,8 @@
 """Missing data in a model: distributions of predictors and category levels, and the sums that they are updated from.
 
 The distribution of the predictors, by which missing ones are inferred, is that of the paper's Section 3.3, or a
-regression."""
+regression.
+"""
 
 import math
 from collections.abc import Mapping
@@ -158,7 +159,8 @@ class InputModel:
         """E log p(predictors, their parameters) − E log q(parameters), without the entropy of missing values.
 
         In the regression form this is the distribution of the variables given the other predictors, with a flat
-        intercept."""
+        intercept.
+        """
         match distribution:
             case FixedInputs(inputs):
                 return self.bound(inputs, sums)

@@ -2,7 +2,8 @@
 
 A row is c = k + L d: k has zeros for what is missing, d are the missing predictors, and L says which columns of the
 design they feed. An input feeds its own column; in a formula it may feed others too, such as an interaction with a
-known one."""
+known one.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -139,7 +140,8 @@ class IncompleteRows:
     ``multipliers`` (rows × derived) is how much a unit of its variable adds to each derived column. ``shift`` is added
     to every missing value of a variable before it enters the score, and not known to the distribution of the
     predictors. ``auxiliary`` columns are further regressors of missing values: labels. ``adapt`` says whether
-    missing values adapt to what the coefficients make of the labels."""
+    missing values adapt to what the coefficients make of the labels.
+    """
 
     index: int
     y: Array

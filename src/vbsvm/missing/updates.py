@@ -4,7 +4,8 @@ With a row's weight w held, its missing predictors d are normal: precision T + w
 predictors' distribution and b the coefficients that multiply d (Algorithm 5, lines 6 and 7). In coordinates that make T
 the identity and E[bbᵀ] diagonal, λ, everything is a number for each coordinate, and χ(w) falls. w χ(w)^½ rises
 strictly, so w = χ(w)^(−½) has one solution, and so has the weight of any likelihood that falls more slowly with χ: in
-variational Bayes a row needs no memory of the last pass."""
+variational Bayes a row needs no memory of the last pass.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

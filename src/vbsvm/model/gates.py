@@ -1,7 +1,8 @@
 """Indicators: Bernoulli inclusion indicators of coefficients (paper, Section 3.2).
 
 The effective coefficients are γ∘v. An indicator may be shared by several coefficients, such as the dummies of one
-factor."""
+factor.
+"""
 
 import math
 from abc import ABC, abstractmethod
@@ -133,7 +134,8 @@ class DenseScan(GateScan):
     """Full conditionals from the matrix of expected products of coefficients.
 
     ``products`` is G_jk E[v_j v_k] over coefficients with an indicator and those coupled to them; ``linear`` is r_k E
-    v_k less the terms of ungated coefficients outside of this matrix."""
+    v_k less the terms of ungated coefficients outside of this matrix.
+    """
 
     gates: Gates
     products: Array

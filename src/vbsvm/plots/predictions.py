@@ -100,7 +100,7 @@ def _spikes(ax: "Axes", probabilities: Array, weights: Array, colour: str, *, to
 
 
 def scores(fit: Any, X: Any = None, y: Any = None, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
-    """Scores of rows by class; the prediction changes at 0, and correct scores beyond the margins at ±1 have no loss.
+    """Decision values (or linear predictors) by class; an SVM has no loss for correct ones outside the margins at ±1.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def scores(fit: Any, X: Any = None, y: Any = None, ax: "Canvas" = None, *, class
         chosen = rows.positive == truth
         weights = rows.weights[chosen]
         counts = np.histogram(inside[chosen], bins=edges, weights=weights)[0] / weights.sum()
-        label = style.wrapped([f"{rows.classes[int(truth)]} ({chosen.sum()} rows)"], style.LINE)[0][0]
+        label = style.wrapped([f"{rows.classes[int(truth)]} (n = {chosen.sum()})"], style.LINE)[0][0]
         ax.stairs(counts, edges, color=colour, linewidth=1.4, linestyle=line, label=label)
         ax.stairs(counts, edges, fill=True, color=colour, alpha=0.25, linewidth=0)
         if hatch:
@@ -134,15 +134,15 @@ def scores(fit: Any, X: Any = None, y: Any = None, ax: "Canvas" = None, *, class
     for margin in (-1.0, 1.0) if rows.margins else ():
         ax.axvline(margin, color=style.MUTED, linewidth=0.8, linestyle=":")
     beyond = int((inside != rows.scores).sum())
-    more = ["margins at ±1 dotted"] * rows.margins + [f"{beyond} rows beyond the ends"] * (beyond > 0)
+    more = ["margins at ±1 dotted"] * rows.margins + [f"{beyond} observations beyond the ends"] * (beyond > 0)
     ax.set_ylim(0, None)
-    source = " of left-out rows" if rows.left_out else ""
-    label = style.wrapped([f"score{source} (positive: {rows.classes[1]})"], style.LINE)[0][0]
+    what = ("decision value" if rows.margins else "linear predictor") + ", leave-one-out" * rows.left_out
+    label = style.wrapped([f"{what} (positive: {rows.classes[1]})"], style.LINE)[0][0]
     ax.set_xlabel("\n".join([label, *(["; ".join(more)] if more else [])]))
-    ax.set_ylabel("share of the class")
+    ax.set_ylabel("proportion of the class")
     n_columns = 2 if sum(map(len, rows.classes)) < style.NAME else 1
     ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=n_columns, handlelength=1.2, columnspacing=1.0)
-    return style.finish(ax, f"Distributions of the scores of {rows.classes[0]} and {rows.classes[1]}.")
+    return style.finish(ax, f"Distributions by class, {rows.classes[0]} and {rows.classes[1]}: {what}.")
 
 
 # Log odds are clipped to ± this.

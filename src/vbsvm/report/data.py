@@ -31,7 +31,7 @@ PAPER = (
     "J. Luts and J. T. Ormerod (2014). Mean field variational Bayesian inference for support vector machine "
     "classification. Computational Statistics & Data Analysis. arXiv:1305.2667."
 )
-SOFTWARE = "The vbsvm developers. vbsvm: support vector machines that tune themselves, version {}."
+SOFTWARE = "The vbsvm developers. vbsvm: linear classifiers with inferred penalties, version {}."
 
 
 def describe(evaluation: Evaluation | None, owner: Owner | None, fit: Fit) -> Table | None:

@@ -26,7 +26,7 @@ from vbsvm.results.comparison.models import APPROXIMATE, LeftOutPredictions, Mea
 from vbsvm.results.effects.marginal import AverageEffects, Subject
 from vbsvm.results.effects.rows import MOST_LEVELS, EffectRows, is_discrete
 from vbsvm.results.fit import Fit
-from vbsvm.results.fit_predictions import odds_scores
+from vbsvm.results.fit_predictions import NEW, odds_scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -303,7 +303,8 @@ def _with_baselines(
         if single is not None:
             baselines[f"“{single.scheme}” alone"] = single
         if left_out and rows.groups:
-            scores = [odds_scores(fit, replace(subject, groups="new").encoded({})) for fit in fits]
+            new_rows = replace(subject, groups=NEW).encoded({})
+            scores = [odds_scores(fit, new_rows) for fit in fits]
             log_odds = prediction.log_odds(scores, [fit._link for fit in fits])
             as_new = known.predicted("new groups", prediction.log_probabilities(log_odds))
     labels = fits[0].classes if len(fits) == 1 else [fit.classes[1] for fit in fits]

@@ -1,4 +1,4 @@
-"""Calibration: the link from scores to probabilities, estimated from leave-one-out scores.
+"""Calibration: probabilities from decision values, by a link estimated from leave-one-out decision values.
 
 The log odds of the positive class are ψ(f) = a f / √(1 + b (a f)²), plus an offset where class weights are in use. ψ is
 odd and increasing: its sign is that of the score, and far from the hyperplane it levels off where scores are less
@@ -67,7 +67,8 @@ def log_odds(calibrations: Sequence[Calibration], scores: Array, variances: Arra
     """Log odds from scores, rows × models, averaged over missing predictors and effects of new groups.
 
     ``variances`` are those that missing predictors and new groups cause. All models have the same bend and, in a row,
-    the same variance, so that the largest of several log odds belongs to the largest a f."""
+    the same variance, so that the largest of several log odds belongs to the largest a f.
+    """
     return _link(calibrations, scores, variances) + np.array([calibration.offset for calibration in calibrations])
 
 

@@ -1,7 +1,7 @@
-"""Which covariance of the coefficients tables and figures show, and intervals by it.
+"""Covariance of the coefficients in tables and figures, and intervals by it.
 
-- "robust": confidence intervals, by the sandwich estimator; by groups where there are some.
-- "posterior": what the posterior of the (pseudo-)likelihood says; by linear response, or by draws.
+- "robust": confidence intervals by the sandwich estimator, clustered on the grouping factor if any.
+- "posterior": that of the posterior of the (pseudo-)likelihood, by linear response or draws.
 - "curvature": the posterior's curvature at the mean, with scales fixed.
 - "mean-field": the distribution that a variational fit ended with.
 
@@ -124,7 +124,7 @@ def _has_curvature(fit: "Fit") -> bool:
 
 
 # The posterior's with a normalised likelihood, else the robust one, as far as they are available. A likelihood has
-# such a posterior, and a pseudo-likelihood has not. Older files have the mean field's only.
+# such a posterior, and a pseudo-likelihood has not. Older files have mean-field covariances only.
 DEFAULTS: "tuple[tuple[str, Callable[[Fit], bool]], ...]" = (
     (POSTERIOR, lambda fit: fit.posterior.by_draws or (fit.spec.likelihood.normalised and _has_posterior(fit))),
     (

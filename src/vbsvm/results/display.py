@@ -36,12 +36,12 @@ VERDICTS = {
         "more with Variational(max_iter=…)."
     ),
     Status.INPUTS_OUT_OF_PASSES: (
-        "The distribution of the inputs did not converge: the coefficients may still change. Use a stronger "
-        "prior of the inputs, as with GaussianImputation(psi=10), or allow more with Variational(max_iter=…)."
+        "The distribution of the predictors did not converge: the coefficients may still change. Use a stronger "
+        "prior of these, as with GaussianImputation(psi=10), or allow more with Variational(max_iter=…)."
     ),
     Status.ROUNDING: (
-        "Rounding errors outweighed every further step: the coefficients are not at the optimum. Columns are "
-        "large relative to their spread, or linearly dependent."
+        "Stopped because of rounding errors: the coefficients are not at the optimum. Predictors have a large mean "
+        "relative to their standard deviation, or are collinear."
     ),
     Status.INTERRUPTED: "The fit was interrupted after {} passes: the coefficients may still change.",
 }
@@ -210,8 +210,8 @@ def _of_chains(history: ChainHistory) -> Iterator[tuple[bool, str]]:
     if history.separable:
         yield (
             False,
-            "Most draws separate the classes: the posterior is hardly bounded under this prior, and its means "
-            "depend on how long the chains ran. Use a tighter prior, such as Ridge(3, 3).",
+            "Complete separation: most draws separate the classes. Under this prior the posterior has heavy tails, and "
+            "its means depend on the length of the chains. Use a tighter prior, such as Ridge(3, 3).",
         )
     worst = history.traces.worst()
     good, needed = f"(up to {diagnostics.MAX_RHAT} is good)", f"effective draws ({diagnostics.MIN_ESS} are needed)."

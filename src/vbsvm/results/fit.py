@@ -49,7 +49,7 @@ _PARTS = {"calibration", "facts", "missing_patterns", "outcome", "plan", "popula
 @guesses.explain(guesses.FIT, summary=guesses.SUMMARY, predict=guesses.PREDICTION)
 @dataclass(frozen=True, eq=False, repr=False)
 class Fit(AverageEffects, Predictor):
-    """A fitted two-class model. Positive scores mean the second of its classes.
+    """A fitted two-class model; positive decision values predict the second class.
 
     Standard errors answer different questions (see ``summary``): by default they are the posterior's in a logistic
     model, and robust in a support vector machine. ``attrs["note"]`` of each table says which it shows.
@@ -57,7 +57,7 @@ class Fit(AverageEffects, Predictor):
     Attributes
     ----------
     classes : ndarray of shape (2,)
-        The classes; positive scores mean the second.
+        The classes; positive decision values predict the second.
     spec : Spec
         The model: its likelihood, and blocks of coefficients with their priors.
     """
@@ -138,7 +138,7 @@ class Fit(AverageEffects, Predictor):
         return self.history.bounds
 
     def starts(self) -> list[tuple[float, int]]:
-        """Bound and number of open gates for each start, the highest bound first; gates have several optima."""
+        """ELBO and number of included predictors for each start, the highest ELBO first."""
         self._check_bound("starts")
         return self.history.starts
 
@@ -158,9 +158,9 @@ class Fit(AverageEffects, Predictor):
         return self.history.traces
 
     def worst_mixing(self) -> WorstMixing | None:
-        """The largest R̂ and the fewest effective draws of a sampler's parameters, where they are not good enough.
+        """Largest R̂ and smallest effective sample size of a sampler's parameters, or None if they are sufficient.
 
-        Coefficients, gates, and standard deviations and correlations of effects count; effects of single groups don't.
+        Parameters are coefficients, inclusion indicators and variance components, not single random effects.
         """
         return self.traces.worst()
 
@@ -176,7 +176,7 @@ class Fit(AverageEffects, Predictor):
 
     @property
     def selects(self) -> bool:
-        """Whether the model has gates."""
+        """Whether the model selects predictors."""
         return self.spec.gate_map is not None
 
     @property
@@ -220,7 +220,7 @@ class Fit(AverageEffects, Predictor):
 
     @property
     def inclusion_probability(self) -> Array:
-        """E γ of each column that users see; 1 where there is no gate."""
+        """Inclusion probability E γ of each predictor; 1 without an indicator."""
         return self.plan.shown(self.posterior.inclusion)
 
     @property
@@ -235,7 +235,7 @@ class Fit(AverageEffects, Predictor):
 
     @property
     def penalty(self) -> float:
-        """E[α] = E[σ⁻²]/4 of the inputs' prior, for the standardised columns: the paper's penalty parameter."""
+        """E[α] = E[σ⁻²]/4 of the predictors' prior, for the standardised columns: the paper's penalty parameter."""
         names = [block.name for block in self.spec.blocks]
         return 0.25 * self.posterior.inverse_scale(names.index(INPUTS))
 
@@ -249,26 +249,25 @@ class Fit(AverageEffects, Predictor):
         level : float, default 0.95
             Level of the intervals.
         covariance : "robust", "posterior", "curvature" or "mean-field", default None
-            Which spread. "robust" gives confidence intervals by the sandwich estimator, with groups as independent
-            units where there are some. "posterior" is the posterior of the pseudo-likelihood. "curvature" is a quick
-            approximation to it, and "mean-field" what variational Bayes ended with, which is too narrow. None is
-            robust in models of complete inputs without gates (with a logistic likelihood the posterior, and the
-            curvature in large tables), the posterior after Gibbs sampling, and else the curvature. ``attrs["note"]``
-            says which.
+            Type of standard error. "robust" gives confidence intervals by the sandwich estimator, clustered on the
+            grouping factor if any. "posterior" is the posterior of the (pseudo-)likelihood, "curvature" a normal
+            approximation to it, and "mean-field" the variational distribution, which is too narrow. None is "robust"
+            for complete data without ``LaplaceZero`` (with a logistic likelihood "posterior", and "curvature" in large
+            tables), "posterior" after Gibbs sampling, and else "curvature". ``attrs["note"]`` describes it.
 
         Notes
         -----
-        After Gibbs sampling the table has R̂ and effective draws, with gates also those of each column's gate: NaN if a
-        gate is the same in all draws, and an infinite R̂ if chains disagree and none of them ever moves.
+        After Gibbs sampling the table has R̂ and ESS, also of inclusion indicators: NaN if constant, and an
+        infinite R̂ if chains disagree and none of them ever moves.
         """
         check_level("summary", level)
         return tables.coefficients(self, level, covariance)
 
     def tidy(self, level: float = 0.95, covariance: str | None = None, exponentiate: bool = False) -> Any:
-        """The coefficients as plain columns: term, estimate, std_error, conf_low, conf_high.
+        """The coefficients as a tidy table: term, estimate, std_error, conf_low, conf_high.
 
-        Numbers are those of ``summary``, which says which spreads they are; so does ``attrs["note"]``. Where the fit
-        still holds its rows, and these are a polars frame, so is the table. With a logistic likelihood
+        Numbers are those of ``summary``, and ``attrs["note"]`` describes the standard errors. If the training data are
+        in memory as a polars frame, so is the table. With a logistic likelihood
         ``exponentiate=True`` gives odds ratios and their intervals; ``std_error`` stays that of the log odds.
         """
         return tables.like_rows(self, tables.tidy(self, level, covariance, exponentiate))
@@ -312,10 +311,10 @@ class Fit(AverageEffects, Predictor):
 
     @predictions.accepts_new_groups
     def predictive(self, data: Any, *, groups: str = "known") -> "pd.DataFrame":
-        """Mean and standard deviation of each row's score, and the probability that it is positive.
+        """Mean and standard deviation of the linear predictor of each row, and the probability that it is positive.
 
-        The spread is that of the coefficients, and of missing inputs and new groups: with all coefficients known it
-        would be 0. ``predict_proba`` is about the class of a row instead.
+        The standard deviation is the uncertainty about coefficients, missing predictors and new random effects.
+        ``predict_proba`` gives probabilities of classes instead.
         """
         mean, sd = self.decision_function(data, return_std=True, groups=groups)
         table = with_index(prediction.table(mean, sd), data)
@@ -332,7 +331,7 @@ class Fit(AverageEffects, Predictor):
 
     @predictions.accepts_new_groups
     def score(self, data: Any, weights: str | ArrayLike | None = None, *, groups: str = "known") -> float:
-        """Share of rows whose outcome, a column of ``data`` as in fit, is the predicted one.
+        """Accuracy: proportion of rows whose outcome, a column of ``data`` as in fit, is the predicted one.
 
         ``weights`` are a column of the data or a number for each row: a weight of k counts as k rows.
         """
@@ -341,12 +340,12 @@ class Fit(AverageEffects, Predictor):
 
     @predictions.accepts_new_groups
     def predict_proba(self, data: Any, *, groups: str = "known") -> Array:
-        """Probabilities of the two classes; the larger belongs to the predicted class.
+        """Probabilities of the two classes; the predicted class has the larger.
 
-        Those of a hinge likelihood are its scores passed through a link that is fitted to leave-one-out scores, which
-        can be far off (``report`` and ``effects`` check them); those of a logistic one are averaged over the posterior.
-        They speak of the population of the weights. If inputs are missing or a group was not seen in fit, they are
-        averaged over their possible values.
+        Those of a hinge model are a monotone transform of decision values, fitted to leave-one-out decision values,
+        which can be poorly calibrated (``report`` and ``effects`` check them); those of a logistic model are posterior
+        means. They refer to the weighted population, and are averaged over the distributions of missing predictors and
+        of new levels' random effects.
         """
         return predictions.evaluate(self, "predict_proba", data, groups)
 
@@ -405,8 +404,8 @@ class Fit(AverageEffects, Predictor):
         Parameters
         ----------
         data : data frame
-            Rows that the fit has not seen: outcome, inputs, and the group. New groups may be those of the factor with
-            the most effects; inputs must be complete.
+            New observations: outcome, predictors, and the grouping factors. New levels are allowed for the factor with
+            the most random effects; predictors must be complete.
         weights : str or array-like, default None
             A column of the data, or one number for each row.
 
@@ -434,21 +433,19 @@ class Fit(AverageEffects, Predictor):
         return table
 
     def icc(self, level: float = 0.95, data: Any = None) -> "pd.DataFrame":
-        """Intraclass correlation of each grouping factor of a logistic model, on the latent scale, with its interval.
+        """Intraclass correlation σ² / (Σ σ² + π²/3) of each grouping factor of a logistic model, with its interval.
 
-        It is σ² / (Σ σ² + π²/3): the correlation of two observations of one level of this factor, and of no other. With
-        random slopes σ² is a mean over observations (Johnson 2014): those of ``data``, or of the fit.
+        It is on the latent scale. With random slopes σ² is a mean over the observations of ``data``, or of the fit.
         """
         check_level("icc", level)
         variance_components.warn_of_narrow(tables.components(self, level))
         return variance_partition.icc(self, level, data)
 
     def r2(self, data: Any = None) -> "pd.DataFrame":
-        """Marginal and conditional R² of a logistic model (Nakagawa & Schielzeth 2013), on the latent scale.
+        """Proportion of the variance that fixed effects explain (marginal R²), or fixed and random ones (conditional).
 
-        The proportions of the variance that fixed effects explain, and fixed and random effects together; the residual
-        variance is π²/3. Averages are over the observations of ``data``, or of the fit. ``attrs["variances"]`` has the
-        parts.
+        For logistic models, on the latent scale (Nakagawa & Schielzeth 2013), over the observations of ``data`` or of
+        the fit. ``attrs["variances"]`` has the parts.
         """
         return variance_partition.r2(self, data)
 
@@ -463,37 +460,37 @@ class Fit(AverageEffects, Predictor):
     def impute(
         self, data: Any, n: int | None = None, *, y: ArrayLike | None = None, random_state: Any = None
     ) -> "tuple[pd.DataFrame, pd.DataFrame] | list[pd.DataFrame]":
-        """The inputs with missing values replaced by their expected values given the others, and standard deviations.
+        """The predictors with missing values imputed by their expected values, and standard deviations.
 
         Both are on the original scale of the columns; the standard deviation of a known value is 0. Labels are not
         used. Categories have no expected value, and are not in these tables.
 
-        With ``n`` it gives a list of so many copies of the data instead, in which missing numbers and categories are
-        drawn, with the parameters of their distribution drawn too: multiple imputation. Fit each, and ``pool`` the
-        fits. For the rows of the fit give their outcome as ``y``: labels then are regressors of the missing values,
-        without which coefficients of these columns would be too small. Values are taken to be missing at random.
+        With ``n`` it returns a list of n copies of the data in which missing values and the parameters of their
+        distribution are drawn: proper multiple imputation. Fit each, and ``pool`` the fits. For the training data give
+        the outcome as ``y``: without it as a regressor of missing values, coefficients of incomplete columns are
+        underestimated. Values are assumed to be missing at random.
         """
         if n is None:
             return imputation.expected_values(self, data)
         return imputation.completed_tables(self, data, n, y, random_state)
 
     def missing_information(self) -> "pd.Series":
-        """The share of the information about each coefficient that is missing: the part of its variance due to that.
+        """Fraction of missing information (FMI) of each coefficient: the part of its variance due to missing values.
 
-        It is that of robust intervals, and there where these are: for variational fits without gates whose missing
-        values are missing at random, under ``GaussianImputation(labels="regressor")``.
+        It refers to robust intervals, and needs a variational fit without ``LaplaceZero``, with values missing at
+        random under ``GaussianImputation(labels="regressor")``.
         """
         import pandas as pd
 
         found = tables.missing_information(self, covariances.covariance(self, ROBUST))
         if found is None:
-            raise ValueError("missing_information: no input of this fit is missing.")
+            raise ValueError("missing_information: no predictor of this fit has missing values.")
         return pd.Series(found, index=self.summary(covariance=ROBUST).index, name="missing_information")
 
     def missing_summary(self) -> "pd.DataFrame":
-        """Which inputs were missing together in fit: one row for each pattern (True is missing), the commonest first.
+        """Patterns of missing predictors in the training data (True is missing), the most frequent first.
 
-        ``rows`` counts its rows, ``share`` is their share of all. ``attrs["missing"]`` counts by column.
+        ``rows`` is the number of observations, ``share`` their proportion. ``attrs["missing"]`` counts by column.
         """
         if self.missing_patterns is None:
             raise AttributeError("missing_summary is only available after a fit by an estimator or a Model.")
@@ -506,7 +503,7 @@ class Fit(AverageEffects, Predictor):
 
     @property
     def imputation_cov(self) -> Array:
-        """Covariance of the inputs, on their own scale, missing values taken into account."""
+        """Covariance of the predictors, on the original scale, missing values taken into account."""
         return mean_and_covariance(self.plan, imputation.population(self))[1]
 
     def to_arviz(self, *, log_likelihood: bool = False) -> Any:
@@ -524,12 +521,12 @@ class Fit(AverageEffects, Predictor):
         path : path
             The file; an existing file is replaced.
         data : data frame, default None
-            Rows with their outcome, those of the fit or others: the page adds how well they are predicted. The rows of
-            the fit are predicted without themselves, as long as the fit has them at hand; a loaded fit has not.
+            Training or test data, for which the report adds the predictive performance. Training data get leave-one-out
+            predictions if the fit has them in memory; a loaded fit has not.
         title : str, default None
             Heading of the page.
         covariance : str, default None
-            Which spread of the coefficients; see ``summary``.
+            Type of standard error; see ``summary``.
         """
         from vbsvm import report
         from vbsvm.plots import resolve_fit

@@ -265,7 +265,7 @@ class Predictor(ABC):
         With up to ``refits`` observations the fit is repeated without each of them. Else predictions are approximate,
         by one step from the fit to all; where that may be far off, they come from refits without single observations,
         or in up to 50 folds, within the same limit. ``refits=None`` is 200, or 10 where observations × coefficients
-        exceed 50 000; 0 gives the approximation, and ``folds=k`` so many folds. ``method`` of the result says what was
+        exceed 50 000; 0 gives the approximation, and ``folds=k`` k folds. ``method`` of the result says what was
         done. In refits columns are standardised as in the fit to all.
         """
         return leave_one_out(*self._models(), refits, folds)
@@ -464,7 +464,7 @@ def _writer(to: Any) -> Iterator[Any]:
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        message = f"The disk of {to} is full. Make room there, or write to another; nothing has been left behind"
+        message = f"The disk of {to} is full. Free space there, or write to another disk; no partial file is left"
         raise OSError(errno.ENOSPC, message) from error
 
 

@@ -1,4 +1,4 @@
-"""What a fit keeps of its data, a few counts; and how it was reached: a bound, or chains of draws and their mixing.
+"""Data summary and history of a fit: counts of observations; the ELBO by iteration, or chains and their mixing.
 
 Draws are given parameter by parameter, on the scale of the user's columns.
 """
@@ -85,10 +85,10 @@ class Facts:
 
     @property
     def left_out(self) -> str:
-        """Text on how many rows were left out, or ""."""
+        """Number of dropped observations as text, or ""."""
         if not self.n_dropped:
             return ""
-        return f"{self.n_dropped} row{'s' if self.n_dropped > 1 else ''} with missing values left out"
+        return f"{self.n_dropped} observation{'s' if self.n_dropped > 1 else ''} with missing values dropped"
 
     @property
     def n_rows(self) -> int:
@@ -118,7 +118,7 @@ class OptimizationHistory:
 
     @property
     def bounds(self) -> Array:
-        """The accepted bounds, step by step; none where no bound was optimised."""
+        """ELBO after each accepted step, if any."""
         return self.outcome.bounds if self.deferred_bounds is None else self.deferred_bounds()
 
     @property

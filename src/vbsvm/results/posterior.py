@@ -1,8 +1,8 @@
-"""What is believed of a model's parameters after a fit, and how it was reached: by mean field, or by draws.
+"""Posterior of the parameters after a fit, by the mean-field distribution or by draws, and its history.
 
 A ``Posterior`` is all that fits, tables, predictions, figures and reports ask. Numbers are those of the design's
-(standardised) columns, indicators applied; ``Plan`` turns them into the user's. Random effects are asked for by their
-places among all coefficients.
+(standardised) columns, indicators applied; ``Plan`` turns them into the user's. Random effects are selected by their
+indices among all coefficients.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class MeanField:
     """Posterior by the mean-field distribution of a variational fit, under the augmented bound or the exact one.
 
-    Its variances are too small; in models with groups its means can be biased as well.
+    Its variances are too small; with random effects its means can be biased as well.
     """
 
     plan: Plan
@@ -115,7 +115,7 @@ class MeanField:
         return ndtr(np.divide(self._mean, self._sd, out=np.zeros_like(self._sd), where=self._sd > 0))
 
     def quantiles(self, chance: float) -> Array:
-        """Quantile of γ v: normal where the indicator is open, a point at 0 where it is not."""
+        """Quantile of γ v: normal if included, a point at 0 otherwise."""
         mean, sd = self._mean, self._sd
         included = np.maximum(self.inclusion, 1e-300)
         below = included * ndtr(np.divide(-mean, sd, out=np.zeros_like(sd), where=sd > 0))  # P(γv < 0)

@@ -46,7 +46,7 @@ BISECTIONS = 60
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """Mean and variance of each row's score, and the part of the variance from missing inputs and new groups.
+    """Mean and variance of each row's score, and the part of the variance from missing predictors and new groups.
 
     The variance of a new group's effects is itself uncertain: ``departures`` (rows × values) says how far the part of
     new groups is from its average at equally likely values of the variance components; None without new groups.
@@ -102,16 +102,16 @@ def _overflown(variances: Array | float) -> Array:
 
 
 def design_blocks(fit: "Fit", encoded: Encoded) -> Iterator[tuple[NDArray[np.intp], Array]]:
-    """Rows of each block, and their columns of the design, missing inputs at their expected values.
+    """Rows of each block, and their columns of the design, missing predictors at their expected values.
 
-    Columns that only groups' effects multiply are left out.
+    Columns that have random effects only are left out.
     """
     for block in _blocks_of(fit, encoded):
         yield block.where, _completed(fit, block)[0].as_array
 
 
 def weighted_gram(fit: "Fit", encoded: Encoded, weights: Array) -> Array:
-    """Weighted sum of c cᵀ over the rows c of the design, missing inputs at their expected values."""
+    """Weighted sum of c cᵀ over the rows c of the design, missing predictors at their expected values."""
     total = np.zeros((fit.plan.recipe.n_columns,) * 2)
     for block in _blocks_of(fit, encoded):
         incomplete = _completed(fit, block)[1]
@@ -140,10 +140,10 @@ def check_finite(fit: "Fit", scores: Scores, encoded: Encoded) -> Scores:
         row = int(np.argmax(bad))
         table_row = row if encoded.candidates is None else int(np.argmax(encoded.candidates.row == row))
         if np.isnan(encoded.table[table_row]).any() and fit._input_population is None:
-            why = "it has missing inputs, and they are not inferred for so many columns: impute them first"
+            why = "it has missing values, which are not imputed for this number of columns: impute them first"
         else:
-            why = "its values are too far from those seen in fit"
-        raise ValueError(f"The score of row {row} is {scores.mean[row]}: {why}.")
+            why = "its values are too far from the training data"
+        raise ValueError(f"The decision value of row {row} is {scores.mean[row]}: {why}.")
     return scores
 
 
@@ -179,7 +179,7 @@ def decision_values(scores_of: Sequence[Scores], calibrations: Sequence[Link | N
 
 
 def log_odds(scores_of: Sequence[Scores], links: Sequence[Link | None]) -> Array:
-    """Log odds of each model, rows × models, averaged over missing inputs and effects of new groups.
+    """Log odds of each model, rows × models, averaged over missing predictors and new random effects.
 
     Those of a likelihood that has probabilities of its own are averaged over the coefficients, too; others are
     calibrated. Files of older versions have no calibration: then those of the normalised pseudo-likelihood.
@@ -198,7 +198,7 @@ def log_odds(scores_of: Sequence[Scores], links: Sequence[Link | None]) -> Array
 
 
 def pseudo_log_odds(scores_of: Sequence[Scores]) -> Array:
-    """Log odds of each model by the normalised pseudo-likelihood, averaged over missing inputs and new groups."""
+    """Log odds of each model by the normalised pseudo-likelihood, averaged over missing predictors and new groups."""
 
     def average(scores: Array, variances: Array) -> Array:
         # The same variance for all classes: the largest probability then belongs to the largest score.

@@ -33,7 +33,7 @@ from vbsvm.results.prediction import Link, Scores
 from vbsvm.sources.distributed import AnyRows, Distributed, InMemory, reweighted
 from vbsvm.sources.memory import Memory
 
-# Probabilities are learned from at most about so many rows, where these are in files or on other machines.
+# Probabilities are calibrated on at most about this many rows, if these are in files or on other machines.
 MAX_LEFT_OUT = 2**20
 # Rows × coefficients up to which robust intervals go by the response of the exact bound: it takes as long as some fits.
 # With groups the curvature is too poor a substitute to be taken sooner than it must be.

@@ -87,7 +87,7 @@ class Marginal:
 def marginals(plan: Plan, spec: Spec, state: State) -> Iterator[Marginal]:
     """Yield for each block the marginals of its variances, then of its correlations, by the variational posterior.
 
-    If effects of groups are integrated out, the variances of other blocks, such as splines, stay mean-field ones.
+    If random effects are integrated out, the variances of other blocks, such as splines, stay mean-field ones.
     """
     integrated = any(isinstance(scale, TabulatedVariance) for scale in state.scales)
     for block, scale in zip(spec.blocks, state.scales, strict=True):

@@ -39,12 +39,12 @@ POLL_SECONDS = 5.0
 
 INSTALL = "Dask is not installed: pip install 'vbsvm[dask]'."
 KILLED = (
-    "Several workers died over the same part of the data, most likely for want of memory: use smaller partitions, or "
+    "Several workers died over the same part of the data, most likely out of memory: use smaller partitions, or "
     "workers with more memory."
 )
 LOST = (
-    "The cluster has lost the data or has stopped: what was scattered from a client can't be made again when its "
-    "worker dies, and a scheduler that is restarted forgets everything. Load the data within the cluster."
+    "The cluster has lost the data or has stopped: data scattered from a client can't be recomputed after their worker "
+    "dies, or after a restart of the scheduler. Load the data within the cluster, as by dask.dataframe.read_parquet."
 )
 NO_WORKERS = (
     "The Dask cluster at {address} has had no workers for {empty:g} seconds, and a fit waits for at most {limit:g}. "
@@ -269,10 +269,10 @@ def partitions(X: Any, y: Any, sample_weight: Any) -> list[Any]:
                 f"X has {aligned[0].npartitions} partitions, and {name} has {other.npartitions}: their rows can't be "
                 "paired. Put both into one data frame and name the labels' column, as in fit(frame, target='y'). "
                 "Columns of one frame that were made arrays (.values, .to_dask_array()) or persisted each by itself "
-                "are divided by their own sizes: persist the frame first, and take columns from that."
+                "are divided by their own sizes: persist the frame first, and use its columns."
             )
     if not any(map(is_array, aligned)):
-        # One graph for all of them: where files are small, Dask joins so many as the columns that are read allow.
+        # One graph for all of them: small files are joined by Dask, depending on the columns read.
         return delayed_parts(aligned[0].map_partitions(_row, *aligned[1:], meta=X._meta, enforce_metadata=False))
     return [delayed(_row)(*row) for row in zip(*map(delayed_parts, aligned), strict=True)]
 

@@ -192,7 +192,8 @@ class Pages:
     """Memory maps of some arrays, released before they exceed a quarter of the memory limit.
 
     ``limit`` is what rows may take in all: pages a quarter of it, and what an optimisation keeps of each row one half.
-    Unless it is ``permanent``, the ``folder`` that they are in is removed with them, once a fit has been finished."""
+    Unless it is ``permanent``, the ``folder`` that they are in is removed with them, once a fit has been finished.
+    """
 
     def __init__(
         self, arrays: Sequence[NDArray[Any]], limit: int, folder: Path | None = None, *, permanent: bool = True

@@ -194,7 +194,8 @@ class FormulaEncoder:
     """Encodes the rows used.
 
     Where predictors are missing somewhere, all partitions have multipliers; where categories are, all have candidates,
-    and rows have to be counted. Rows in memory have been ``encoded`` when their terms were learned."""
+    and rows have to be counted. Rows in memory have been ``encoded`` when their terms were learned.
+    """
 
     reader: FormulaReader
     formula: Reader

@@ -153,7 +153,8 @@ class InputTerms:
     ``mains`` are the columns that are predictors themselves; ``links`` (column, input) are products of one of these
     predictors and known things. ``uncertain`` columns depend on categories that are missing in some rows, and tell
     nothing about the other predictors; ``categories`` are the names of all that may be missing, ``drawn`` those of
-    columns whose missing values were drawn."""
+    columns whose missing values were drawn.
+    """
 
     mains: Sequence[int]
     links: Sequence[tuple[int, int]] = ()

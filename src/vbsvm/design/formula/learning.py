@@ -214,7 +214,7 @@ def learn_spline(term: SplineTerm, x: Array) -> Spline:
     try:
         return Spline.learn(x, term.size)
     except ValueError as error:
-        raise FormulaError(f"{term}: {error} Take the column itself, or C(…) of it.") from error
+        raise FormulaError(f"{term}: {error} Use the column itself, or C(…) of it.") from error
 
 
 @final

@@ -32,7 +32,7 @@ from vbsvm.design.values import shown
 if TYPE_CHECKING:
     import pandas as pd
 
-# Beside formulaic's own; the names that a formula may call are listed in ``formula.sandbox``.
+# In addition to formulaic's own; the names that a formula may call are listed in ``formula.sandbox``.
 _CONTEXT = {"sqrt": np.sqrt, "log1p": np.log1p, "expm1": np.expm1, "abs": np.abs, "sin": np.sin, "cos": np.cos}
 _CONTEXT |= {"tanh": np.tanh, "exp10": lambda x: np.power(10.0, x)}  # formulaic's exp10 is the tenth power
 # What formulaic, NumPy and pandas raise where a formula does not fit the data.
@@ -63,7 +63,7 @@ class Matrix:
                 states |= transforms[one]
             elif width_of(one) > len(frame) + 2 * MAX_DEGREE:
                 raise FormulaError(
-                    f"{one} has more columns than the data have rows ({len(frame)}): take a smaller df, or a smooth "
+                    f"{one} has more columns than the data have rows ({len(frame)}): use a smaller df, or a smooth "
                     "term such as s(x), whose flexibility is inferred."
                 )
         calculable, spec = _calculable(formula, frame), _spec(formula, states, {})
@@ -191,7 +191,7 @@ def _check_n_columns(formula: str, frame: "pd.DataFrame", categories: Mapping[st
         if total > MAX_COLUMNS:
             raise FormulaError(
                 f"{clipped(formula)} has more than {MAX_COLUMNS} columns: {term} alone has {columns}. Merge levels, "
-                "or take a random effect such as (1 | a:b), whose levels may be many."
+                "or use a random effect such as (1 | a:b), whose levels may be many."
             )
 
 
@@ -246,7 +246,7 @@ def _explain(said: str, frame: "pd.DataFrame") -> str:
         )
     for name in columns_in(expression, list(frame.columns)) if match else ():
         if frame[name].dtype.kind not in "biuf":
-            return f"{what} calculates with column {name!r}, which is not numeric: take C({name})."
+            return f"{what} calculates with column {name!r}, which is not numeric: use C({name})."
     if "ufunc 'invert'" in said or "for |" in said or "for &" in said:
         return f"{what}: ~, & and | join comparisons, as in (a > 1) & (b > 2)."
     return f"{what} can't be computed from the data: check its settings, and that its columns vary."

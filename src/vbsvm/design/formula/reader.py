@@ -202,7 +202,7 @@ def check_finite(table: NDArray[np.floating], names: tuple[str, ...], rows: "pd.
 
 
 _TYPES = {"b": np.bool_, "i": np.int64, "u": np.uint64, "f": np.float64}
-# What a reader holds beside what formulaic learned.
+# What a reader stores in addition to what formulaic learned.
 _PLAIN = ("parts", "carried", "linear", "categories", "mains", "uncertain", "plan", "kinds", "drawn")
 
 

@@ -163,7 +163,7 @@ def _check_few(labels: LabelSummary, name: str, outcome: str) -> None:
         labels.check_few(f"The outcome {name!r}")
     elif len(labels.labels) > MAX_COLUMNS:
         raise FormulaError(
-            f"Column {name!r} has more than {MAX_COLUMNS} different values as a category: merge levels, or take a "
+            f"Column {name!r} has more than {MAX_COLUMNS} different values as a category: merge levels, or use a "
             f"random effect such as (1 | {name}), whose levels may be many."
         )
 

@@ -170,7 +170,7 @@ def _used(
         if written.count(term) > 1:
             raise FormulaError(f"{term} occurs twice.")
     if outcome in used[1:]:
-        raise FormulaError(f"The outcome {outcome!r} is also on the right of ~: take it out there.")
+        raise FormulaError(f"The outcome {outcome!r} is also on the right of ~: remove it there.")
     return tuple(dict.fromkeys(used))
 
 

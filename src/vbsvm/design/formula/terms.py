@@ -30,7 +30,7 @@ _TOKEN = re.compile(rf"{_QUOTED}|{_WORD.pattern}|\.?\d[\w.]*|%\s*in\s*%|%[%*/ox]
 _SAME = {"factor": "C", "as.factor": "C", "as_factor": "C"}
 _CONTRASTS = {name: f"contr.{name.lower()}" for name in ("Treatment", "Sum", "Helmert", "Diff", "Poly")}
 _HINTS = {
-    **dict.fromkeys(("ns", "rcs"), "take s(x), whose size is inferred, or cr(x, df=4), a natural cubic spline"),
+    **dict.fromkeys(("ns", "rcs"), "use s(x), whose smoothness is inferred, or cr(x, df=4), a natural cubic spline"),
     **dict.fromkeys(
         ("te", "ti", "t2"), "smooth surfaces are not supported: use s(a) + s(b), or products such as a * b"
     ),
@@ -287,7 +287,7 @@ def _check_n_terms(nodes: Sequence[ASTNode[Any]], text: str) -> None:
         if work > MAX_PRODUCTS or (work and count > MAX_TERMS) or count > MAX_SUM_LENGTH:
             raise FormulaError(
                 f"{clipped(text)} makes too many terms: up to {MAX_TERMS} interactions are formed. Write those that "
-                "you need as a:b, or take fewer columns or a lower power."
+                "you need as a:b, or use fewer columns or a lower power."
             )
         sizes[id(node)] = count, leaves
 

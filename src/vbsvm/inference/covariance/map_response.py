@@ -47,7 +47,7 @@ ACCURACY = 1e-4
 # Differences are not exact: where that is why a solution falls short of the accuracy, this much is left at most.
 LARGEST_RESIDUAL = 1e-2
 MOST_PRODUCTS = 120
-# Indicators that are surer than this, and the log odds of each, are held: they have no room to answer.
+# Indicators that are surer than this, and the log odds of each, are fixed: they do not respond.
 SATURATED = 1e-6
 # How far a step may move a state that is to be a fixed point.
 AT_REST = 1e-3

@@ -1,8 +1,8 @@
 """The sandwich A⁻¹ J A⁻¹: how far estimates would lie from each other in other samples, whatever the model says.
 
-The hinge loss is no log likelihood that data could come from, so that the posterior's spread has no frequentist scale.
-A⁻¹ is any covariance of the posterior's kind: how coefficients answer to a change of the scores' sum. J, the meat, is
-the variance of that sum: Σ g² c cᵀ over rows with the slope g = ∂ℓ/∂f, or the same of the sums of groups.
+The hinge loss is no log likelihood that data could come from, so that the posterior covariance has no frequentist
+scale. A⁻¹ is any covariance of the posterior's kind: how coefficients answer to a change of the scores' sum. J, the
+meat, is the variance of that sum: Σ g² c cᵀ over rows with the slope g = ∂ℓ/∂f, or the same of the sums of groups.
 """
 
 from dataclasses import dataclass

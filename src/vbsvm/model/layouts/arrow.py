@@ -1,7 +1,7 @@
 """The arrow layout: a dense core, and one grouping factor whose levels are independent given the core.
 
 Row i of group g has the score c_iᵀx + z_iᵀu_g. The core x holds the dense columns and all other grouping factors. The
-precision of (x, u_1, …, u_m) is an arrow: D_g on the tail's diagonal, B_g beside it. With E_g = D_g⁻¹B_g the core's
+precision of (x, u_1, …, u_m) is an arrow: D_g on the tail's diagonal, B_g next to it. With E_g = D_g⁻¹B_g the core's
 distribution is dense with precision A − Σ B_gᵀE_g, and u_g given x has the variance D_g⁻¹. Nothing of m × m is formed.
 """
 

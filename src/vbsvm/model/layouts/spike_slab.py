@@ -1,7 +1,8 @@
 """Joint distribution of indicators and coefficients: a spike-and-slab posterior for each predictor.
 
-q(v_k, γ_k) is joint for every gated predictor, and predictors are independent (Carbonetto & Stephens 2012), where the
-paper has one Gaussian for all v and independent indicators. Ungated coefficients have a joint Gaussian distribution.
+q(v_k, γ_k) is joint for every predictor, and predictors are independent (Carbonetto & Stephens 2012), where the paper
+has one Gaussian for all v and independent indicators. Coefficients without indicator have a joint Gaussian
+distribution.
 """
 
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ TOLERANCE = 1e-4
 @final
 @dataclass(frozen=True, eq=False)
 class SpikeSlab(SecondMoments):
-    """v_k is N(mean, slab) if its indicator is open, else N(0, spike), its prior.
+    """v_k is N(mean, slab) if included, else N(0, spike), its prior.
 
     ``mean`` covers all coefficients; ``root`` is that of the covariance of those without indicators, at ``free``.
     """
@@ -45,7 +46,7 @@ class SpikeSlab(SecondMoments):
 
     @cached_property
     def variances(self) -> Array:
-        """Var(v) of open indicators, elementwise."""
+        """Var(v) of included coefficients, elementwise."""
         variances = np.empty(len(self.mean))
         variances[self.free] = np.einsum("ij,ij->i", self.root, self.root)
         variances[self.gated] = self.slab
@@ -53,7 +54,7 @@ class SpikeSlab(SecondMoments):
 
     @cached_property
     def squares(self) -> Array:
-        """E[v²], elementwise: over open and closed indicators."""
+        """E[v²], elementwise: over both values of the indicators."""
         squares = self.variances + np.square(self.mean)
         squares[self.gated] = self.inclusion * squares[self.gated] + (1 - self.inclusion) * self.spike
         return squares
@@ -71,13 +72,13 @@ class SpikeSlab(SecondMoments):
         return float(outer[left, right].trace())
 
     def covariances(self, n: int) -> Array:
-        """Covariance of the first n coefficients, indicators open."""
+        """Covariance of the first n coefficients, all included."""
         covariance = np.diag(self.variances)
         covariance[np.ix_(self.free, self.free)] = self.root @ self.root.T
         return covariance[:n, :n]
 
     def quadratic(self, gram: DenseGram) -> float:
-        """E[vᵀ gram v], indicators open."""
+        """E[vᵀ gram v], all included."""
         return float(np.vdot(gram.matrix, self.outer(len(self.mean))))
 
     def effective(self, gates: Gates | None) -> "SpikeSlabCoefficients":

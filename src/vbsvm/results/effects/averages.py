@@ -8,7 +8,7 @@ variance components, effects of groups, and the distribution of missing inputs.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,21 +62,12 @@ class AverageEstimate:
         """All estimates one after another."""
         return _combined(np.concatenate, averages)
 
-    def logs(self) -> "AverageEstimate":
-        """Logarithms of probabilities."""
-        return self._transform(np.log, lambda p: 1.0 / p)
-
-    def logits(self) -> "AverageEstimate":
-        """Log odds of probabilities."""
-        return self._transform(logit, lambda p: 1.0 / (p * (1.0 - p)))
-
-    def _transform(self, function: Callable[[Array], Array], slope: Callable[[Array], Array]) -> "AverageEstimate":
+    def on_scale(self, scale: "Scale") -> "AverageEstimate":
+        """Estimates on a scale, such as log odds."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            factor = slope(self.value)[:, None]
-            gradients = tuple(factor * gradient for gradient in self.gradients)
-            return AverageEstimate(
-                function(self.value), gradients, None if self.draws is None else function(self.draws)
-            )
+            gradients = tuple(gradient / scale.slope(self.value)[:, None] for gradient in self.gradients)
+            draws = None if self.draws is None else scale.forward(self.draws)
+            return AverageEstimate(scale.forward(self.value), gradients, draws)
 
 
 def _combined(function: Callable[[Sequence[Array]], Array], averages: Sequence[AverageEstimate]) -> AverageEstimate:
@@ -86,11 +77,17 @@ def _combined(function: Callable[[Sequence[Array]], Array], averages: Sequence[A
     return AverageEstimate(function([one.value for one in averages]), gradients, function(draws).T if draws else None)
 
 
-# Scales on which intervals are symmetric: the inverse, and the derivative of that as a function of its value.
-Scale = tuple[Callable[[Array], Array], Callable[[Array], Array]]
-PLAIN: Scale = (lambda x: x, np.ones_like)
-LOGS: Scale = (np.exp, lambda ratio: ratio)
-LOGITS: Scale = (expit, lambda p: p * (1.0 - p))
+class Scale(NamedTuple):
+    """A scale on which intervals are symmetric; ``slope`` is the derivative of ``back``, by what ``back`` returns."""
+
+    forward: Callable[[Array], Array]
+    back: Callable[[Array], Array]
+    slope: Callable[[Array], Array]
+
+
+PLAIN = Scale(lambda x: x, lambda x: x, np.ones_like)
+LOGS = Scale(np.log, np.exp, lambda ratio: ratio)
+LOGITS = Scale(logit, expit, lambda p: p * (1.0 - p))
 
 
 @final
@@ -211,9 +208,9 @@ class Models:
         by = self._interval_by_covariance if of.draws is None else self._interval_by_draws
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             sd, lower, upper, test = by(of, level, scale, simultaneous)
-            ends = {"lower": scale[0](lower), "upper": scale[0](upper)}
+            ends = {"lower": scale.back(lower), "upper": scale.back(upper)}
             test_column = {"p_positive" if self.of_posterior else "p_value": test} if tested else {}
-            return {"estimate": scale[0](of.value), "std_error": sd, **ends, **test_column}
+            return {"estimate": scale.back(of.value), "std_error": sd, **ends, **test_column}
 
     def _interval_by_draws(
         self, of: AverageEstimate, level: float, scale: Scale, simultaneous: bool
@@ -224,7 +221,7 @@ class Models:
             sd = of.draws.std(axis=0)
             reach = sd * np.quantile(np.nan_to_num(np.abs(of.draws - of.value) / sd).max(axis=1), level)
             lower, upper = of.value - reach, of.value + reach
-        return scale[0](of.draws).std(axis=0), lower, upper, (of.draws > 0).mean(axis=0)
+        return scale.back(of.draws).std(axis=0), lower, upper, (of.draws > 0).mean(axis=0)
 
     def _interval_by_covariance(
         self, of: AverageEstimate, level: float, scale: Scale, simultaneous: bool
@@ -239,7 +236,7 @@ class Models:
             beyond = 1.0 - np.searchsorted(largest, np.abs(t)) / len(largest)
             p, quantile = np.clip(beyond, p, np.minimum(len(p) * p, 1.0)), float(np.quantile(largest, level))
         lower, upper = (np.where(known, of.value + way * quantile * sd, of.value) for way in (-1.0, 1.0))
-        on_scale = np.where(known, scale[1](scale[0](of.value)) * sd, 0.0)
+        on_scale = np.where(known, scale.slope(scale.back(of.value)) * sd, 0.0)
         return on_scale, lower, upper, stdtr(degrees, t) if self.of_posterior else p
 
     def _standard_errors(self, gradients: Sequence[Array]) -> Array:

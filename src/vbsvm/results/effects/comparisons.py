@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.design.values import join_names
-from vbsvm.results.effects.averages import AverageEstimate
+from vbsvm.results.effects.averages import LOGITS, LOGS, PLAIN, AverageEstimate
 
-KINDS = ("difference", "ratio", "odds ratio")
+# Kinds of contrasts, and the scales on which they are differences.
+KINDS = {"difference": PLAIN, "ratio": LOGS, "odds ratio": LOGITS}
 COMPARE = ("reference", "pairwise", "sequential")
 # Sums of weights that are 0 but for rounding, as a fraction of the largest weight.
 ROUNDING = 1e-8
@@ -20,14 +22,11 @@ def contrast_weights(compare: Any, values: Sequence[Any], kind: str) -> dict[str
     """Weights of the values in each contrast, by its label: those that were given, or of pairs of values."""
     if isinstance(compare, Mapping):
         return {name: np.array([float(of.get(value, 0.0)) for value in values]) for name, of in compare.items()}
-    order = range(len(values))
-    pairs = {
-        "reference": ((0, k) for k in order[1:]),
-        "pairwise": combinations(order, 2),
-        "sequential": pairwise(order),
-    }
-    sign, identity = "-" if kind == "difference" else "/", np.eye(len(values))
-    return {f"{values[k]} {sign} {values[j]}": identity[k] - identity[j] for j, k in pairs[compare]}
+    order, sign, identity = range(len(values)), "-" if kind == "difference" else "/", np.eye(len(values))
+    pairs = {"pairwise": combinations(order, 2), "sequential": pairwise(order)}.get(
+        compare, ((0, k) for k in order[1:])
+    )
+    return {f"{values[k]} {sign} {values[j]}": identity[k] - identity[j] for j, k in pairs}
 
 
 def check_comparison(kind: str, compare: Any, at: Any) -> None:
@@ -44,12 +43,9 @@ def check_comparison(kind: str, compare: Any, at: Any) -> None:
 
 
 def _check_weights(name: Any, weights: Any) -> None:
-    if not isinstance(weights, Mapping):
-        raise TypeError(f"contrasts: {name!r} needs weights by level, such as {{'a': 1, 'b': -1}}; got {weights!r}.")
-    try:
-        numbers = np.array([float(weight) for weight in weights.values()])
-    except (TypeError, ValueError):
-        raise TypeError(f"contrasts: the weights of {name!r} must be numbers; got {list(weights.values())}.") from None
+    if not isinstance(weights, Mapping) or not all(isinstance(weight, Real) for weight in weights.values()):
+        raise TypeError(f"contrasts: {name!r} needs numbers by level, such as {{'a': 1, 'b': -1}}; got {weights!r}.")
+    numbers = np.array(list(weights.values()), dtype=np.float64)
     largest = float(np.abs(numbers).max(initial=0.0))
     if not 0.0 < largest < np.inf:
         raise ValueError(f"contrasts: the weights of {name!r} must be finite, and not all 0.")
@@ -70,6 +66,6 @@ def contrasts_of(
     averages: Sequence[AverageEstimate], weights: Mapping[str, Array], kind: str
 ) -> Iterator[tuple[tuple[str], AverageEstimate]]:
     """Yield each contrast of averages with its label: on the plain scale, or that of logarithms."""
-    scaled = [{"ratio": one.logs, "odds ratio": one.logits}.get(kind, lambda one=one: one)() for one in averages]
+    scaled = [average.on_scale(KINDS[kind]) for average in averages]
     for name, of_levels in weights.items():
         yield (str(name),), AverageEstimate.weighted_sum(scaled, of_levels)

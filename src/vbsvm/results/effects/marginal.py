@@ -76,7 +76,7 @@ class Subject:
         return {"check": CHECKED} if caution is None else {"caution": caution}
 
     def encoded(self, changes: Mapping[str, Any]) -> Encoded:
-        """Encode the rows with inputs set."""
+        """Encode the rows with predictors set."""
         return with_groups(self.models.fits[0], self.rows.encoded(changes), self.groups)
 
     def table(
@@ -89,10 +89,7 @@ class Subject:
         *,
         simultaneous: bool = False,
     ) -> "pd.DataFrame":
-        """Estimates, standard errors and intervals for each cell, group of rows, and class if several.
-
-        Those of contrasts and slopes have p-values, or probabilities of a sign.
-        """
+        """Estimates, standard errors, intervals, and tests unless of effects; by cell, group of rows, and class."""
         import pandas as pd
 
         several, how = len(self.models.fits) > 1, {"simultaneous": simultaneous, "tested": scale is not LOGITS}
@@ -107,10 +104,8 @@ class Subject:
         notes = max((one.notes for one in self.models.intervals), key=lambda notes: len(notes.explanation))
         check, sentences = self._checked(what, names, row_groups.by), [notes.explanation, self._fixed_note]
         if simultaneous:
-            adjusted = "" if self.models.of_posterior else ", and p-values are adjusted for their number"
-            sentences += [
-                f"Intervals are simultaneous (max-|t|): they hold jointly for all {len(frame)} rows{adjusted}."
-            ]
+            tests = "" if self.models.of_posterior else ", and p-values are adjusted for their number"
+            sentences += [f"Simultaneous intervals (max-|t|): they hold jointly for all {len(frame)} rows{tests}."]
         sentences = [*sentences, SEVERAL] if several else [f'Probability of "{self.classes[1]!s}".', *sentences]
         frame = noted(frame, replace(notes, explanation=" ".join([*sentences, *check.values()])), self.level)
         frame.attrs |= check
@@ -120,10 +115,10 @@ class Subject:
     def _fixed_note(self) -> str:
         """Note on quantities taken as fixed in standard errors."""
         fit = self.models.fits[0]
-        fixed = ["variance components and effects of groups"] if fit.plan.factors else []
-        fixed += ["the distribution of missing inputs"] if fit.spec.missing is not None else []
-        fixed += [f"the {'' if self.models.link is None else 'bend of the '}link from scores to probabilities"]
-        return f"Spreads of averages hold {', and '.join(fixed)}."
+        fixed = ["variance components and random effects"] if fit.plan.factors else []
+        fixed += ["the distribution of missing predictors"] if fit.spec.missing is not None else []
+        fixed += [f"the {'' if self.models.link is None else 'bend of the '}link from decision values to probabilities"]
+        return f"Standard errors of averages take as fixed {', and '.join(fixed)}."
 
 
 def subject_of(
@@ -204,15 +199,15 @@ class AverageEffects(ABC):
         level : float, default 0.95
             Level of the intervals, which are symmetric on the scale of log odds.
         covariance : str, default None
-            Which spread of the coefficients; see ``summary``.
+            Type of standard error of the coefficients; see ``summary``.
 
         Notes
         -----
-        The estimate is the average of ``predict_proba``: of the positive class, or of each of several. Spreads are
-        those of the coefficients, by the delta method or a sampler's draws; by the delta method and for two classes,
-        with that of the slope by which scores become probabilities. Variance components, effects of groups and the
-        distribution of missing inputs are held. The table is a polars frame where the rows are one, with values, groups
-        and classes as columns; this and ``contrasts`` and ``slopes`` alike.
+        The estimate is the average of ``predict_proba``: of the positive class, or of each of several. Standard errors
+        are by the delta method or a sampler's draws; by the delta method and for two classes they include that of the
+        slope of the link from decision values to probabilities. Variance components, random effects and the
+        distribution of missing predictors are fixed. The tables of ``effects``, ``contrasts`` and ``slopes`` are polars
+        frames if the data are, with values, groups and classes as columns.
 
         Effects of a hinge fit are checked: a ``ReliabilityWarning`` names a level (a fifth, of numbers with many
         values) where the mean leave-one-out prediction differs from the observed proportion, and ``observed`` has these
@@ -242,7 +237,7 @@ class AverageEffects(ABC):
         cells = list(product(*grids))
         averages = _averages(subject, names, cells, row_groups)
         table = subject.table(
-            "effects", names, row_groups, ((values, one.logits()) for values, one in averages), LOGITS
+            "effects", names, row_groups, ((values, one.on_scale(LOGITS)) for values, one in averages), LOGITS
         )
         if subject.hinge:
             table["observed"] = _observed(subject, names, cells, row_groups, len(table))

@@ -110,7 +110,7 @@ class FormulaRows:
 
     @property
     def owners(self) -> tuple[str, ...]:
-        """A term may have several inputs."""
+        """A term may have several predictors."""
         return ()
 
     def column(self, name: str) -> Any:
@@ -249,7 +249,7 @@ class TableColumns:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The inputs, as users call them."""
+        """The predictors, as users call them."""
         return tuple(f"x{name}" if isinstance(name, int) else str(name) for name in self.inputs)
 
     def labels(self, name: str) -> NDArray[Any] | None:
@@ -280,7 +280,7 @@ class TableRows:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The inputs, and the group."""
+        """The predictors, and the group."""
         factor = self.columns.factor
         return self.columns.names if factor is None else (*self.columns.names, factor.name)
 
