@@ -107,7 +107,8 @@ class Subject:
             tests = "" if self.models.of_posterior else ", and p-values are adjusted for their number"
             sentences += [f"Simultaneous intervals (max-|t|): they hold jointly for all {len(frame)} rows{tests}."]
         sentences = [*sentences, SEVERAL] if several else [f'Probability of "{self.classes[1]!s}".', *sentences]
-        frame = noted(frame, replace(notes, explanation=" ".join([*sentences, *check.values()])), self.level)
+        explanation = " ".join(filter(None, [*sentences, *check.values()]))
+        frame = noted(frame, replace(notes, explanation=explanation), self.level)
         frame.attrs |= check
         return frame
 
@@ -117,8 +118,9 @@ class Subject:
         fit = self.models.fits[0]
         fixed = ["variance components and random effects"] if fit.plan.factors else []
         fixed += ["the distribution of missing predictors"] if fit.spec.missing is not None else []
-        fixed += [f"the {'' if self.models.link is None else 'bend of the '}link from decision values to probabilities"]
-        return f"Standard errors of averages take as fixed {', and '.join(fixed)}."
+        link = f"the {'' if self.models.link is None else 'bend of the '}link from decision values to probabilities"
+        fixed += [link] if self.hinge else []
+        return f"Standard errors of averages take as fixed {', and '.join(fixed)}." if fixed else ""
 
 
 def subject_of(
