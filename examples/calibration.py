@@ -35,7 +35,7 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(8.2, 4.2), layout="constrain
 plots.calibration(clf, X[test], y[test], ax=left)
 raw = clf.pseudo_probability(X[test])[:, 1]
 bins = np.minimum((10 * raw).astype(int), 9)
-shares = [np.mean(y[test][bins == k] == "yes") for k in range(10)]
+proportions = [np.mean(y[test][bins == k] == "yes") for k in range(10)]
 right.plot([0, 1], [0, 1], "--", color="grey")
-right.plot([raw[bins == k].mean() for k in range(10)], shares, "o-", color="#d55e00")
-right.set(title="the pseudo-likelihood by itself", xlabel="probability", ylabel="share of yes", box_aspect=1)
+right.plot([raw[bins == k].mean() for k in range(10)], proportions, "o-", color="#d55e00")
+right.set(title="the pseudo-likelihood by itself", xlabel="probability", ylabel="proportion of yes", box_aspect=1)

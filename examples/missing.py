@@ -20,7 +20,7 @@ train, test = train_test_split(X.index, random_state=0)
 
 clf = VBSVC().fit(incomplete.loc[train], y[train])
 whole = VBSVC().fit(X.loc[train], y[train])
-print(f"accuracy on new rows with missing values {clf.score(incomplete.loc[test], y[test]):.3f}")
+print(f"accuracy for new observations with missing values {clf.score(incomplete.loc[test], y[test]):.3f}")
 print(f"accuracy if nothing were missing {whole.score(X.loc[test], y[test]):.3f}")
 
 # %%
