@@ -40,7 +40,7 @@ def check_comparison(kind: str, compare: Any, at: Any) -> None:
         raise ValueError("contrasts: weights name the levels to compare: leave at= out.")
     if isinstance(at, Mapping):
         raise TypeError(
-            f"contrasts: at is a list of values to compare; to compare at values of another predictor use by={dict(at)}."
+            f"contrasts: at lists values to compare; to compare at values of another predictor use by={dict(at)}."
         )
     for name, weights in compare.items() if isinstance(compare, Mapping) else ():
         _check_weights(name, weights)
