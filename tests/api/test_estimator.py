@@ -278,6 +278,9 @@ def test_the_note_of_a_summary_begins_with_the_modelled_class(estimator, iris):
     for fit in (clf.fit_[0], formula):  # the head of what is printed has it
         for shown in (str(fit), fit._repr_html_()):
             assert " ".join(shown.split()).count("Modelled class") == 1
+    three = X.assign(y=np.digitize(X["dose"], [-0.5, 0.5]).astype(str))
+    one = Model("y ~ dose + age", three, positive="2").fit()
+    assert one.summary().attrs["note"].startswith('Modelled class: "2". ')
     assert "Modelled class" not in estimator().fit(*iris).summary().attrs["note"]  # the index has the classes
     assert repr(clf) == f"{estimator.__name__}()"
 

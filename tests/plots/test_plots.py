@@ -187,6 +187,10 @@ def test_effects_of_two_predictors_have_a_line_for_each_value_of_the_second(fit,
         np.testing.assert_allclose(line.get_ydata(), table.xs(level, level="arm")["estimate"])
     assert ax.get_legend().get_title().get_text() == "arm"
     assert plots.alt_text(ax) == "Average predicted probability by age and arm, with 95 % bands."
+    same = plots.effects(model, "age", by={"arm": ["z", "x"]}, at=[0.0, 1.0])
+    assert [text.get_text() for text in same.get_legend().get_texts()] == ["z", "x"]
+    for line, other in zip(same.lines, ax.lines[::-1], strict=True):
+        np.testing.assert_allclose(line.get_ydata(), other.get_ydata())
     for wrong in ([], ["age", "arm", "age"]):
         with pytest.raises((ValueError, TypeError)):
             plots.effects(model, wrong)
@@ -198,7 +202,7 @@ def test_a_forest_can_keep_units_order_and_the_largest_only(fit, clf):
     ax = plots.coefficients(fit, standardized=False, ordered=False)
     assert labels(ax.yaxis) == ["dose", "s(age) line"]
     np.testing.assert_allclose(points(ax)[:, 0], fit.coef)
-    assert "change in decision value for \"yes\" per unit" in ax.get_xlabel()
+    assert 'change in decision value for "yes" per unit' in ax.get_xlabel()
     assert labels(plots.coefficients(clf, top=2).yaxis) == ["x2", "x5"]
 
 

@@ -121,10 +121,8 @@ def _caution(fit: "Fit") -> list[str]:
 
 
 def _tables(fit: "Fit", coefficients: "pd.DataFrame | None" = None) -> "dict[str, pd.DataFrame]":
-    coefficients = fit.summary() if coefficients is None else coefficients.copy(deep=False)
-    coefficients.attrs["note"] = coefficients.attrs["note"].removeprefix(
-        f"{tables.modelled_class(fit)} "
-    )  # in the head
+    coefficients, in_head = fit.summary() if coefficients is None else coefficients.copy(), tables.modelled_class(fit)
+    coefficients.attrs["note"] = coefficients.attrs["note"].removeprefix(f"{in_head} ")
     by_caption = {"Coefficients": coefficients, "Variance components": tables.printed_components(fit)}
     return {caption: table for caption, table in by_caption.items() if len(table)}
 

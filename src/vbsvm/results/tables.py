@@ -59,7 +59,7 @@ def coefficients(fit: "Fit", level: float, kind: str | None) -> "pd.DataFrame":
         columns["missing_information"] = missing
     frame = SummaryTable(columns | posterior.diagnostics(), index=pd.Index(names))
     frame, starts = noted(frame, intervals.notes, level), fit.history.starts if fit.selects else []
-    if fit.classes[0] is not None:  # and not one class against the rest
+    if fit.reader is not None or fit.classes[0] is not None:  # and not one model of several
         frame.attrs["note"] = f"{modelled_class(fit)} {frame.attrs['note']}"
     if odds and not posterior.by_draws:
         frame.attrs["note"] += _prior_note(fit, intervals)
