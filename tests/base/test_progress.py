@@ -108,7 +108,7 @@ def fits():
     }
 
 
-@pytest.mark.filterwarnings("ignore:.*chains have not mixed")
+@pytest.mark.filterwarnings("ignore:.*chains have not")
 @pytest.mark.parametrize("name", list(fits()))
 def test_verbose_shows_progress_anywhere_and_only_then(name, capsys, monkeypatch):
     monkeypatch.setattr(printing, "find_spec", lambda package: None)

@@ -521,9 +521,9 @@ class TestChains:
     @pytest.mark.parametrize(
         ("settings", "message"),
         [
-            (Gibbs(draws=10**8), r"4 chains of 100000000 draws of 6 numbers would take 17.9 gigabytes.*Take thin=9[.]"),
+            (Gibbs(draws=10**8), r"4 chains of 100000000 draws of 6 numbers would take 17.9 gigabytes.*Use thin=9[.]"),
             (Gibbs(draws=np.int32(10**9), chains=1), r"44.7 gigabytes; up to 2 are supported. Use thin=23[.]"),
-            (Gibbs(draws=5000, chains=10**4), r"10000 chains of 5000 draws .* 2.24 gigabytes.* Take thin=2[.]"),
+            (Gibbs(draws=5000, chains=10**4), r"10000 chains of 5000 draws .* 2.24 gigabytes.* Use thin=2[.]"),
         ],
     )
     def test_more_draws_than_memory_are_refused_with_a_way_out(self, settings, message):
@@ -537,7 +537,7 @@ class TestChains:
             with pytest.raises(ValueError, match=r"2 chains of 10 draws of 15 numbers would take"):
                 VBSVC(inference=Gibbs(draws=10, tune=0, chains=2)).fit(X, np.arange(40) % 3)
             X[3, 0] = np.nan
-            with pytest.raises(ValueError, match=r"with the missing values of each chain, .* Take fewer chains"):
+            with pytest.raises(ValueError, match=r"with the missing values of each chain, .* Use fewer chains"):
                 VBSVC(inference=Gibbs(draws=1, tune=0, chains=4)).fit(X, y)
 
 
@@ -681,7 +681,7 @@ class TestResults:
     def test_weights_of_incomplete_rows_must_be_whole(self):
         X, y = simulate(40, 2, seed=0)
         X[3, 0] = np.nan
-        with pytest.raises(ValueError, match=r"a row has the weight 0.5.*whole numbers"):
+        with pytest.raises(ValueError, match=r"a row has the weight 0.5.*integer weights"):
             VBSVC(inference=FEW).fit(X, y, sample_weight=np.full(40, 0.5))
         for weight in (1e12, 1e30):
             with pytest.raises(ValueError, match=r"weights add up to 4e\+[13][0-9] rows.* use smaller weights"):

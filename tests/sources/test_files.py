@@ -812,7 +812,7 @@ def test_text_and_categories_in_files_are_encoded_as_in_memory(kind, ending, tmp
     np.testing.assert_array_equal(load(tmp_path / "model").predict(new), clf.predict(new))
     clf.predict_files(folder, tmp_path / "out.csv")
     assert len(pd.read_csv(tmp_path / "out.csv")) == len(frame)
-    with pytest.warns(UserWarning, match="Levels that fit has not seen"):
+    with pytest.warns(UserWarning, match="Levels not seen in fit"):
         clf.predict(new.assign(k="other"))
 
 

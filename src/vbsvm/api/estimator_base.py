@@ -68,7 +68,7 @@ class Estimator(BaseEstimator):
         return sorted({*super().__dir__()} - _INTERNAL - {*guesses.ESTIMATOR})
 
     def __sklearn_tags__(self) -> Any:
-        """Say that NaN is welcome, and whether text and categories are."""
+        """Tags: NaN is supported, and text and categories if they are encoded."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.categorical = tags.input_tags.string = self.categories is not None
