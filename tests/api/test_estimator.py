@@ -265,6 +265,26 @@ def test_the_summary_of_several_classes_has_them_as_first_level(iris):
     assert "robust" in table.attrs["note"]
 
 
+@pytest.mark.parametrize("estimator", [VBSVC, VBLogistic])
+def test_the_note_of_a_summary_begins_with_the_modelled_class(estimator, iris):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(200, 2)), columns=["dose", "age"])
+    y = np.where(X["dose"] + rng.normal(size=200) > 0, "case", "control")
+    clf, formula = estimator().fit(X, y), Model("y ~ dose + age", X.assign(y=y)).fit()
+    for table in (clf.summary(), clf.summary(covariance="curvature"), clf.tidy(), clf.fit_[0].summary()):
+        assert table.attrs["note"].startswith('Modelled class: "control". ')
+    assert clf.summary()["estimate"]["dose"] < 0  # a dose makes a case
+    assert formula.summary().attrs["note"].startswith('Modelled class: "control". ')
+    for fit in (clf.fit_[0], formula):  # the head of what is printed has it
+        for shown in (str(fit), fit._repr_html_()):
+            assert " ".join(shown.split()).count("Modelled class") == 1
+    three = X.assign(y=np.digitize(X["dose"], [-0.5, 0.5]).astype(str))
+    one = Model("y ~ dose + age", three, positive="2").fit()
+    assert one.summary().attrs["note"].startswith('Modelled class: "2". ')
+    assert "Modelled class" not in estimator().fit(*iris).summary().attrs["note"]  # the index has the classes
+    assert repr(clf) == f"{estimator.__name__}()"
+
+
 def test_grids_name_the_settings_of_prior_and_inference():
     X, y = simulate(80, 4, seed=0)
     search = GridSearchCV(VBSVC(), {"prior__shape": [0.01, 5.0], "inference__tol": [1e-3, 1e-8]}, cv=3).fit(X, y)

@@ -680,6 +680,7 @@ def test_balanced_classes_have_the_same_weight(place, tmp_path):
          "No. Give 'a' more weight: --balanced."),
         ("VBSVC was interrupted after 3 iterations.", "The fit was interrupted after 3 iterations."),
         ("as in positive=2; VBSVC fits all of them at once.", "as in --positive 2; --target fits all of them at once."),
+        ("make a table: use by={'a': [1, 2.5]} to compare at these values, or cut.", "make a table: cut."),
         ("take inference=Variational().", "take variational Bayes, without --gibbs."),
     ],
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """New data of a formula: columns come in other types than in fit, and mean the same."""
 
 import datetime as dt
+import re
 
 import numpy as np
 import pandas as pd
@@ -47,6 +48,17 @@ def test_numbers_that_were_no_categories_in_fit_are_refused(numbered):
     fit = Model("y ~ x + h", numbered.astype({"h": str})).fit()
     with pytest.raises(ValueError, match=r"Column 'h' contains \d in row 0, a category that was not seen in fit"):
         fit.predict(numbered)
+
+
+def test_a_misspelt_level_gets_the_similar_one_and_no_advice_on_the_model(numbered):
+    fit = Model("y ~ x + h", numbered.assign(h=np.where(numbered["h"] > numbered["h"].min(), "low", "high"))).fit()
+    with pytest.raises(ValueError, match=r"there were 'high', 'low'\. Did you mean 'high'\?$"):
+        fit.predict(numbered.assign(h="hihg"))
+    advice = re.escape("there were 'high', 'low'. Recode it, or leave such rows out; a random effect, (1 | h),")
+    for other in ("unheard of", 7):
+        with pytest.raises(ValueError, match=advice if isinstance(other, str) else "'h'") as refused:
+            fit.predict(numbered.assign(h=other))
+        assert "Did you mean" not in str(refused.value)
 
 
 @pytest.mark.parametrize("dtype", [str, "category"])

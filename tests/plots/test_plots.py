@@ -132,7 +132,25 @@ def test_a_forest_has_means_and_intervals_for_one_standard_deviation_in_order(fi
     assert "90 % interval (robust)" in ax.get_xlabel()
     ax = plots.coefficients(fit, level=0.9, covariance="mean-field")
     assert "90 % interval (exact bound: narrow)" in ax.get_xlabel()
-    assert "change in decision value per SD" in ax.get_xlabel()
+    assert ax.get_xlabel().startswith('change in decision value for "yes" per SD\n')
+
+
+def test_axes_of_coefficients_name_the_modelled_class():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(120, 2)), columns=["dose", "age"])
+    y = np.where(X["dose"] + rng.normal(size=120) > 0, "ill $x$", "case")
+    clf, logistic = VBSVC(prior="laplace-zero").fit(X, y), VBLogistic().fit(X, y)
+    for fit in (clf, clf.fit_[0]):
+        assert plots.inclusion(fit).get_xlabel() == r'inclusion probability for "ill \$x\$"'
+        assert plots.coefficients(fit).get_xlabel().startswith(r'change in decision value for "ill \$x\$" per SD')
+    assert plots.coefficients(logistic).get_xlabel().startswith(r'log odds ratio of "ill \$x\$" per SD')
+    ratios = plots.coefficients(logistic, exponentiate=True, standardized=False)
+    assert ratios.get_xlabel().startswith(r'odds ratio of "ill \$x\$" per unit')
+    long = Model("y ~ dose", X.assign(y=np.where(y == "case", "no", "yes " * 40)), positive="yes " * 40).fit()
+    first = plots.coefficients(long).get_xlabel().split("\n")[0]
+    assert first.startswith('log odds ratio of "yes yes')
+    several = VBLogistic().fit(X, np.digitize(X["dose"], [-0.5, 0.5]))
+    assert plots.coefficients(several, class_=2).get_xlabel().startswith('log odds ratio of "2" per SD')
 
 
 @pytest.mark.parametrize("factor", [0.1, 1.0, 8.0])
@@ -144,7 +162,7 @@ def test_odds_ratios_have_a_logarithmic_axis_with_a_few_labels(factor):
     table = clf.summary().iloc[1:]
     np.testing.assert_allclose(ax.lines[1].get_xdata(), table["odds_ratio"])
     assert ax.lines[0].get_xdata()[0] == 1.0
-    assert ax.get_xlabel().startswith("odds ratio per unit")
+    assert ax.get_xlabel().startswith('odds ratio of "True" per unit')
     assert ax.get_xscale() == "log"
     low, high = ax.get_xlim()
     assert low < table["odds_ratio_lower"].min()
@@ -169,6 +187,10 @@ def test_effects_of_two_predictors_have_a_line_for_each_value_of_the_second(fit,
         np.testing.assert_allclose(line.get_ydata(), table.xs(level, level="arm")["estimate"])
     assert ax.get_legend().get_title().get_text() == "arm"
     assert plots.alt_text(ax) == "Average predicted probability by age and arm, with 95 % bands."
+    same = plots.effects(model, "age", by={"arm": ["z", "x"]}, at=[0.0, 1.0])
+    assert [text.get_text() for text in same.get_legend().get_texts()] == ["z", "x"]
+    for line, other in zip(same.lines, ax.lines[::-1], strict=True):
+        np.testing.assert_allclose(line.get_ydata(), other.get_ydata())
     for wrong in ([], ["age", "arm", "age"]):
         with pytest.raises((ValueError, TypeError)):
             plots.effects(model, wrong)
@@ -180,7 +202,7 @@ def test_a_forest_can_keep_units_order_and_the_largest_only(fit, clf):
     ax = plots.coefficients(fit, standardized=False, ordered=False)
     assert labels(ax.yaxis) == ["dose", "s(age) line"]
     np.testing.assert_allclose(points(ax)[:, 0], fit.coef)
-    assert "change in decision value per unit" in ax.get_xlabel()
+    assert 'change in decision value for "yes" per unit' in ax.get_xlabel()
     assert labels(plots.coefficients(clf, top=2).yaxis) == ["x2", "x5"]
 
 

@@ -1,5 +1,6 @@
 """Contrasts: combinations of averages by weights, tests, and intervals that hold jointly for all rows of a table."""
 
+import ast
 import re
 import warnings
 from itertools import combinations
@@ -12,6 +13,7 @@ from scipy.stats import norm, studentized_range
 
 from vbsvm import VBSVC, Gibbs, Model
 from vbsvm.results.effects.averages import LOGS, AverageEstimate, largest_statistics
+from vbsvm.results.effects.check import NOT_CHECKED
 
 ARMS = ["a", "b", "c", "d"]
 TREND = {"trend": {"a": -3, "b": -1, "c": 1, "d": 3}, "rest": {"a": 1, "b": -1 / 3, "c": -1 / 3, "d": -1 / 3}}
@@ -105,6 +107,95 @@ def test_strata_have_contrasts_of_their_own_in_one_family(fit):
     assert norm.ppf(0.975) < reach.iloc[0] < norm.ppf(1 - 0.025 / 12)  # between separate ones and Bonferroni
     assert "hold jointly for all 12 rows" in table.attrs["note"]
     assert "jointly" not in one.attrs["note"]
+
+
+@pytest.mark.parametrize("kind", ["difference", "ratio", "odds ratio"])
+def test_predictors_can_be_set_to_given_values_in_all_observations(kind):
+    data = trial(n_groups=8)
+    fit = Model("y ~ arm * x + site + (1 | g)", data).fit()
+    table = fit.contrasts("arm", by={"x": [-1, 2], "site": ["south"]}, kind=kind)
+    assert table.index.names == ["arm", "x", "site"]
+    assert list(table.index[:3]) == [(f"b {'-' if kind == 'difference' else '/'} a", x, "south") for x in (-1, 2)] + [
+        (f"c {'-' if kind == 'difference' else '/'} a", -1, "south")
+    ]
+    for x in (-1, 2):
+        expected = fit.contrasts("arm", kind=kind, data=data.assign(x=float(x), site="south"))
+        np.testing.assert_allclose(table.xs(x, level="x").to_numpy(), expected.to_numpy(), rtol=1e-9)
+    assert not np.allclose(table.xs(-1, level="x")["estimate"], table.xs(2, level="x")["estimate"])
+
+
+def test_effects_slopes_and_steps_at_given_values(fit):
+    data = trial()
+    table = fit.effects("site", by={"arm": ["d", "a"]})
+    assert list(table.index) == [(site, arm) for site in ("north", "south") for arm in ("d", "a")]  # as they were given
+    for arm in ("d", "a"):
+        at = data.assign(arm=arm)
+        pd.testing.assert_frame_equal(table.xs(arm, level="arm"), fit.effects("site", data=at), rtol=1e-9)
+        for make in (lambda **how: fit.slopes("x", **how), lambda **how: fit.contrasts("x", step="sd", **how)):
+            own = make(by={"arm": None}).xs(arm, level="arm")  # all levels
+            np.testing.assert_allclose(own.to_numpy(), make(data=at).to_numpy(), rtol=1e-6)
+
+
+def test_given_values_without_a_formula_and_with_several_classes():
+    rng = np.random.default_rng(5)
+    X = pd.DataFrame(rng.normal(size=(240, 2)), columns=["a", "b"])
+    y = np.argmax(np.column_stack([X["a"], X["b"], -X["a"] - X["b"]]) + rng.gumbel(size=(240, 3)), axis=1)
+    X.loc[:20, "a"] = np.nan
+    clf = VBSVC().fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the calibration of a support vector machine
+        table = clf.slopes("a", by={"b": [0, 1]})
+        assert table.index.names == ["a", "b", "class"]
+        for b in (0, 1):
+            own = table.xs(b, level="b")["estimate"]
+            np.testing.assert_allclose(own, clf.slopes("a", data=X.assign(b=float(b)))["estimate"], rtol=1e-6)
+
+
+def test_observed_proportions_and_the_check_are_in_the_cells_of_given_values():
+    data = trial(600)
+    fit = Model("y ~ arm + site", data, likelihood="hinge").fit()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the calibration of a support vector machine
+        table = fit.effects("arm", by={"site": ["south"]})
+    south = data[data["site"] == "south"]
+    np.testing.assert_allclose(table["observed"], south.groupby("arm")["y"].mean(), rtol=1e-12)
+    assert {"caution", "check"} & set(table.attrs)
+    assert table.attrs.get("check") != NOT_CHECKED
+
+
+def test_given_values_are_those_of_gibbs_draws(sampled):
+    table = sampled.contrasts("arm", by={"x": [0, 1]}, at=["a", "d"])
+    for x in (0, 1):
+        expected = sampled.contrasts("arm", at=["a", "d"], data=trial().assign(x=float(x)))
+        np.testing.assert_allclose(table.xs(x, level="x").to_numpy(), expected.to_numpy(), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("by", "error", "said"),
+    [
+        ("x", ValueError, "makes 320 groups of rows; 1 to 50 make a table: use by={'x': ["),
+        ({"y": [True]}, ValueError, "'y' is not an input of the model; it has"),
+        ({"sit": ["south"]}, ValueError, "Did you mean 'site'?"),
+        ({"arm": ["a"]}, ValueError, "'arm' is the variable and in by"),
+        ({"site": []}, ValueError, "choose a list of 1 to 1000 values of 'site'; got 0"),
+        ({"x": [np.nan]}, ValueError, "a value of 'x' is needed"),
+        ({"x": ["high"]}, ValueError, "'x' was numeric in fit"),
+        ({"site": ["soth"]}, ValueError, "there were 'north', 'south'. Did you mean 'south'"),
+    ],
+)
+def test_given_values_that_make_no_sense_are_refused(fit, by, error, said):
+    with pytest.raises(error, match=re.escape(said)):
+        fit.contrasts("arm", by=by)
+
+
+def test_the_suggested_values_can_be_used(fit):
+    with pytest.raises(ValueError, match="groups of rows") as refused:
+        fit.contrasts("arm", by="x")
+    by = ast.literal_eval(re.search(r"by=(\{.*?\})", str(refused.value))[1])
+    assert len(fit.contrasts("arm", by=by)) == 3 * len(by["x"]) == 6
+    with pytest.raises(ValueError, match="groups of rows") as refused:  # not in the formula: it can't be set
+        fit.contrasts("arm", by="z", data=trial().assign(z=np.arange(320)))
+    assert "use by=" not in str(refused.value)
 
 
 def test_p_values_and_probabilities_of_a_sign_are_never_both(fit):
@@ -229,6 +320,9 @@ def test_a_weight_of_zero_leaves_out_a_probability_of_zero():
         ({"compare": {"t": {"a": "one", "b": -1}}}, TypeError, "'t' needs numbers by level"),
         ({"compare": {"t": {"a": 1, "z": -1}}}, ValueError, "'arm' has no level 'z'; it has 'a', 'b', 'c', 'd'"),
         ({"compare": {"t": {"a": 1, "b": -1}}, "at": ["a", "b"]}, ValueError, "leave at= out"),
+        ({"compare": {"t": {"a": 1, "D": -1}}}, ValueError, "Did you mean 'd'?"),
+        ({"at": {"x": [0, 1]}}, TypeError, "to compare at values of another predictor use by={'x': [0, 1]}"),
+        ({"at": ["a", "B"]}, ValueError, "there were 'a', 'b', 'c', 'd'. Did you mean 'b'?"),
     ],
 )
 def test_comparisons_that_make_no_sense_are_refused(fit, options, error, said):

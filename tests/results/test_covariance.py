@@ -193,6 +193,19 @@ def test_few_groups_have_longer_intervals_and_one_group_has_none(data, tmp_path)
     pd.testing.assert_frame_equal(load(tmp_path / "one").summary(), one.summary())
 
 
+@pytest.mark.parametrize("likelihood", ["hinge", "logistic"])
+def test_few_groups_are_noted_where_values_are_missing_as_well(data, likelihood):
+    few = data.assign(g=data["g"] % 3, a=data["a"].where(data.index % 7 > 0))
+    fit = Model("y ~ a + b + (1 | g)", few, likelihood=likelihood).fit()
+    for table in (fit.summary(), fit.effects("b", at=[0, 1])):
+        assert "Only 3 clusters" in table.attrs["note"]
+        assert table.attrs["note"].count("clusters:") == 1
+    crossed = data.assign(a=few["a"], h=(np.arange(len(data)) // 7) % 12)
+    table = Model("y ~ a + b + (1 | g) + (1 | h)", crossed, likelihood=likelihood).fit().summary()
+    assert "Factors are crossed" in table.attrs["note"]
+    assert "clusters" not in table.attrs["note"].replace("clustered", "")
+
+
 def test_crossed_factors_are_told_after_sampling_as_well(data):
     crossed = data.assign(h=(np.arange(len(data)) // 7) % 12)
     climbed = Model("y ~ a + (1 | g) + (1 | h)", crossed, likelihood="hinge").fit()

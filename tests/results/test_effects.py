@@ -229,6 +229,29 @@ def test_groups_keep_their_effects_or_are_new():
         fit.effects("arm", groups="old")
 
 
+def test_the_note_says_what_intervals_do_not_include():
+    data = people(200, 3, groups=12)
+    hinge = {"likelihood": "hinge"}
+    link = "the link from decision values to probabilities"
+
+    def note(formula, data, **settings):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the calibration of a support vector machine
+            note = Model(formula, data, **settings).fit().effects("arm").attrs["note"]
+        found = re.search(r"Intervals do not include the uncertainty of (.*?)\.(?: |$)", note)
+        return found[1] if found else ""
+
+    groups = "variance components"
+    assert note("outcome ~ age + arm", data) == ""  # a logistic model has no other parameters
+    assert note("outcome ~ age + arm + (1 | centre)", data) == f"{groups} or random effects"
+    assert note("outcome ~ age + arm", data, **hinge) == f"{link} (except for its slope)"
+    found = note("outcome ~ age + arm + (1 | centre)", data, **hinge)
+    assert found == f"{groups}, random effects or {link} (except for its slope)"
+    missing = data.assign(age=data["age"].where(data.index % 9 > 0))
+    found = note("outcome ~ age + arm + (1 | centre)", missing)
+    assert found == f"{groups}, random effects or the distribution of missing predictors"
+
+
 def test_several_classes_have_a_row_each():
     rng = np.random.default_rng(5)
     X = pd.DataFrame(rng.normal(size=(240, 2)), columns=["a", "b"])

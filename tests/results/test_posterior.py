@@ -134,7 +134,7 @@ def test_a_third_posterior_answers_tables_and_predictions(pair, data):
     np.testing.assert_allclose(ours["upper"] - ours["lower"], FACTOR * (theirs["upper"] - theirs["lower"]))
     assert (ours["p_positive"] == 0.25).all()
     assert (ours["rhat"] == 1.25).all()
-    assert ours.attrs["note"] == "Spreads are made wider."
+    assert ours.attrs["note"] == 'Modelled class: "yes". Spreads are made wider.'
     np.testing.assert_allclose(wide.random_effects()["std_error"], FACTOR * plain.random_effects()["std_error"])
     components = wide.variance_components()
     assert (components["upper"] == 99.0).all()

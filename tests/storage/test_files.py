@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -244,8 +245,9 @@ def test_what_is_no_model_file_is_refused_in_words(content, tmp_path):
 
 
 def test_a_missing_file_is_a_missing_file_and_a_directory_is_none(tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=re.escape(f"There is no file {tmp_path / 'nothing'}.")) as missing:
         load(tmp_path / "nothing")
+    assert "Errno" not in str(missing.value)
     with pytest.raises(ModelFileError, match="is a directory"):
         load(tmp_path)
 

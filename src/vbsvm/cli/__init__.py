@@ -130,6 +130,7 @@ OPTIONS = [
     (r"\bFiles\(…, memory_limit=…\)", "--memory-limit"),
     (r"^Files: memory_limit\b", "--memory-limit"),
     (r"\bas in Files\(…, cache='folder'\)", "with --cache"),
+    (r"use by=\{.*?\} to compare at these values, or ", ""),
     (r"; VBSVC fits all of them at once", "; --target fits all of them at once"),
     (r"^(?:Model\.fit|VBSVC(?:\.fit)?|VBLogistic(?:\.fit)?): (\w)", lambda found: found[1].upper()),
     (r"^(?:Model\.fit|VBSVC(?:\.fit)?|VBLogistic(?:\.fit)?) (?=stopped|reached|was|found)", "The fit "),

@@ -93,8 +93,9 @@ def coefficients(
     ax.set_ylim(len(order) - 0.4, -0.6)
     per = "per SD" if standardized and (scale != 1.0).any() else "per unit"
     left_out = style.shown_note(n_shown, len(mean), "the largest")
-    what = "odds ratio" if exponentiate else "log odds ratio" if logistic else "change in decision value"
-    ax.set_xlabel(f"{what} {per}\n{covariance_of(model).notes.interval(level)}{left_out}", loc="right")
+    what = "odds ratio of" if exponentiate else "log odds ratio of" if logistic else "change in decision value for"
+    label = style.wrapped([f'{what} "{model.classes[1]!s}" {per}'], style.LINE)[0][0]
+    ax.set_xlabel(f"{label}\n{covariance_of(model).notes.interval(level)}{left_out}", loc="right")
     kind = "odds ratios" if exponentiate else "coefficients"
     alt = f"Forest plot of {n_shown} of {len(mean)} {kind} with {100 * level:g} % intervals."
     return style.finish(ax, alt, hidden=style.NO_Y_AXIS)
@@ -219,7 +220,8 @@ def inclusion(fit: Any, ax: "Canvas" = None, *, top: int | None = None, class_: 
     ax.set_yticks(range(n_shown), names)
     ax.tick_params(axis="y", left=False)
     left_out = style.shown_note(n_shown, len(probabilities), "the most probable")
-    ax.set_xlabel(f"inclusion probability{left_out}")
+    label = style.wrapped([f'inclusion probability for "{model.classes[1]!s}"'], style.LINE)[0][0]
+    ax.set_xlabel(f"{label}{left_out}")
     ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, handletextpad=0.1, columnspacing=0.8, borderpad=0.0)
     which = f"inclusion probabilities of {n_shown} of {model.plan.n_shown} predictors"
     alt = f"Dot plot of the {which}; {int((probabilities > 0.5).sum())} are above ½."

@@ -271,7 +271,7 @@ MAX_LINES = 12
 def effects(
     fit: Any,
     variable: str | list[str],
-    by: str | list[str] | None = None,
+    by: str | list[str] | dict[str, Any] | None = None,
     ax: "Canvas" = None,
     *,
     class_: Any = None,
@@ -293,8 +293,8 @@ def effects(
     variable : str or list of str
         The predictor. Of two, as in an interaction, both are set in all observations: the first is the x-axis, and the
         values of the second have a line each.
-    by : str or list of str, default None
-        Columns that stratify the observations: a line for each stratum.
+    by : str, list of str, or dict of lists, default None
+        Columns that stratify the observations, or predictors with the values that they are set to: a line for each.
     ax : matplotlib Axes or empty Figure, default None
         Where to draw; None creates a figure.
     class_ : label, default None

@@ -77,7 +77,7 @@ def text(fit: "Fit", coefficients: "pd.DataFrame | None" = None) -> str:
 def html(fit: "Fit") -> str:
     """The same as HTML without scripts or colours of its own."""
     facts = [] if fit.facts is None else [f"Observations: {_class_counts(fit.facts, fit.classes)}"]
-    lines = [_counts(fit), *facts, _modelled_class(fit), ended(fit.history), *_remarks(fit)]
+    lines = [_counts(fit), *facts, tables.modelled_class(fit), ended(fit.history), *_remarks(fit)]
     by_caption, frames = _tables(fit), []
     notes = [*dict.fromkeys(table.attrs["note"] for table in by_caption.values()), *_caution(fit)]
     for caption, table in by_caption.items():
@@ -88,7 +88,7 @@ def html(fit: "Fit") -> str:
 
 def _headline(fit: "Fit") -> str:
     """First line of the summary: model, data, modelled class, and convergence."""
-    return f"{_model(fit)}. {_counts(fit)} {_modelled_class(fit)} {ended(fit.history)}"
+    return f"{_model(fit)}. {_counts(fit)} {tables.modelled_class(fit)} {ended(fit.history)}"
 
 
 def _model(fit: "Fit") -> str:
@@ -103,10 +103,6 @@ def _counts(fit: "Fit") -> str:
     parts += [f"{printing.count_noun(len(factor.levels), 'level')} of {factor.name}" for factor in fit.plan.factors]
     parts += [fit.facts.left_out] if fit.facts is not None and fit.facts.left_out else []
     return f"{', '.join(parts)}." if parts else ""
-
-
-def _modelled_class(fit: "Fit") -> str:
-    return f'Modelled class: "{fit.classes[1]!s}".'
 
 
 def _remarks(fit: "Fit") -> list[str]:
@@ -125,7 +121,8 @@ def _caution(fit: "Fit") -> list[str]:
 
 
 def _tables(fit: "Fit", coefficients: "pd.DataFrame | None" = None) -> "dict[str, pd.DataFrame]":
-    coefficients = fit.summary() if coefficients is None else coefficients
+    coefficients, in_head = fit.summary() if coefficients is None else coefficients.copy(), tables.modelled_class(fit)
+    coefficients.attrs["note"] = coefficients.attrs["note"].removeprefix(f"{in_head} ")
     by_caption = {"Coefficients": coefficients, "Variance components": tables.printed_components(fit)}
     return {caption: table for caption, table in by_caption.items() if len(table)}
 

@@ -62,13 +62,16 @@ def imputed_covariance(
             which = choose_candidates(source, number, rng)
             rows = complete_rows(source, draw, which, rng)
             squared = None if squares is None else replace(rows, weights=squares[which])
-            estimate = Covariances(whole, state, rows, n, squared=squared, units=units).of("robust", by)
-            estimates.append(estimate)
+            completed = Covariances(whole, state, rows, n, squared=squared, units=units)
+            estimates.append(estimate := completed.of("robust", by))
+            if number == 0:  # further warnings than those of the rows, such as that clusters are few
+                of_rows = len(completed.reliability.warnings)
+                reliability = reliability.and_warnings(*estimate.reliability.warnings[of_rows:])
             means.append(estimate.mean if estimate.by == "response" else _newton_step(whole, state, rows)[:n])
     mean, (first, *_) = outcome.state.coefficients.mean[:n], estimates
     sandwiches = [estimate.covariance for estimate in estimates if estimate.covariance is not None]
     if len(sandwiches) < len(estimates):
-        return CovarianceEstimate("robust", mean, None, reliability.and_warnings(first.reliability.warnings[-1]))
+        return CovarianceEstimate("robust", mean, None, reliability)
     between = (1 + 1 / len(means)) * np.atleast_2d(np.cov(np.stack(means).T))
     return replace(
         first, mean=mean, covariance=np.mean(sandwiches, axis=0) + between, reliability=reliability, between=between

@@ -59,11 +59,18 @@ def coefficients(fit: "Fit", level: float, kind: str | None) -> "pd.DataFrame":
         columns["missing_information"] = missing
     frame = SummaryTable(columns | posterior.diagnostics(), index=pd.Index(names))
     frame, starts = noted(frame, intervals.notes, level), fit.history.starts if fit.selects else []
+    if fit.reader is not None or fit.classes[0] is not None:  # and not one model of several
+        frame.attrs["note"] = f"{modelled_class(fit)} {frame.attrs['note']}"
     if odds and not posterior.by_draws:
         frame.attrs["note"] += _prior_note(fit, intervals)
     if len(starts) > 1:
         frame.attrs["starts"] = starts
     return frame
+
+
+def modelled_class(fit: "Fit") -> str:
+    """Sentence that names the class whose decision value or log odds the coefficients describe."""
+    return f'Modelled class: "{fit.classes[1]!s}".'
 
 
 def most_notable(table: "pd.DataFrame") -> "tuple[pd.DataFrame, str]":

@@ -186,6 +186,8 @@ def read(path: str | os.PathLike[str], makers: Mapping[str, Callable[[Mapping[st
         return makers[kind](REGISTRY.decode(upgrade(file.tree), file.arrays))
     except IsADirectoryError as error:
         raise ModelFileError(f"{os.fspath(path)} is a directory, not a model file.") from error
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"There is no file {os.fspath(path)}.") from error
     except OSError:
         raise
     except ArchiveError as error:

@@ -6,7 +6,7 @@ of its bending is the ridge of u. (Wand & Ormerod 2008 call them O'Sullivan spli
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sized
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from copy import deepcopy
 from dataclasses import dataclass
 from math import prod
@@ -27,7 +27,7 @@ from vbsvm.design.columns import INTERCEPT
 from vbsvm.design.formula.missing_inputs import columns_in
 from vbsvm.design.formula.sandbox import MAX_DEGREE, MAX_SETTING, width_of
 from vbsvm.design.formula.terms import FormulaError, clipped, parse_terms
-from vbsvm.design.values import shown
+from vbsvm.design.values import did_you_mean, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,7 +73,7 @@ class Matrix:
         for expression, name, row, known in found._unknown(frame):
             raise FormulaError(
                 f"{expression} leaves out {str(frame[name].iloc[row])!r}, which column {name!r} contains in row "
-                f"{frame.index[row]}; its levels are {known}. Name all levels, or leave such rows out."
+                f"{frame.index[row]}; its levels are {_listed(known)}. Name all levels, or leave such rows out."
             )
         return found, np.asarray(encoded, dtype=np.float64)
 
@@ -104,9 +104,14 @@ class Matrix:
     def encode(self, frame: "pd.DataFrame", rows: NDArray[np.intp]) -> Array:
         """Encode new data; ``rows`` numbers the rows in errors."""
         for _, name, row, known in self._unknown(frame):
+            value = frame[name].iloc[row]
+            hint = did_you_mean(value, known) if isinstance(value, str) else ""
+            hint = (
+                hint or f" Recode it, or leave such rows out; a random effect, (1 | {name}), would accept new levels."
+            )
             raise ValueError(
-                f"Column {name!r} contains {shown(frame[name].iloc[row])} in row {rows[row]}, a category that was not "
-                f"seen in fit; there were {known}. A random effect, (1 | {name}), accepts new levels."
+                f"Column {name!r} contains {shown(value)} in row {rows[row]}, a category that was not seen in fit; "
+                f"there were {_listed(known)}.{hint}"
             )
         # formulaic writes into the state that it is given, also when it fails.
         spec = self.spec.update(
@@ -114,15 +119,14 @@ class Matrix:
         )
         return np.asarray(_formulaic(spec, _calculable(self.formula, frame)), dtype=np.float64)
 
-    def _unknown(self, frame: "pd.DataFrame") -> Iterator[tuple[str, str, int, str]]:
+    def _unknown(self, frame: "pd.DataFrame") -> Iterator[tuple[str, str, int, Sequence[Any]]]:
         """New levels of categories: expression, column and row of the first of each column, and the known levels."""
         for expression, (_, state) in self.spec.encoder_state.items():
             if "categories" in state:
                 name = columns_in(str(expression), list(frame.columns))[0]
                 unknown = ~frame[name].isin(state["categories"]).to_numpy()
                 if unknown.any():
-                    known = ", ".join(shown(category) for category in state["categories"][:12])
-                    yield str(expression), name, int(np.argmax(unknown)), known
+                    yield str(expression), name, int(np.argmax(unknown)), state["categories"]
 
     @property
     def names(self) -> list[str]:
@@ -162,6 +166,10 @@ class Matrix:
     def terms(self) -> dict[str, slice]:
         """Columns of each term, without the intercept."""
         return {str(term): place for term, place in self.spec.term_slices.items() if str(term) != "1"}
+
+
+def _listed(levels: Sequence[Any]) -> str:
+    return ", ".join(map(shown, levels[:12]))
 
 
 def _evaluated(formula: str) -> list[str]:

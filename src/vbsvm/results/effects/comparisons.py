@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from vbsvm.base.arrays import Array
-from vbsvm.design.values import join_names
+from vbsvm.design.values import did_you_mean, join_names
 from vbsvm.results.effects.averages import LOGITS, LOGS, PLAIN, AverageEstimate
 
 # Kinds of contrasts, and the scales on which they are differences.
@@ -38,6 +38,10 @@ def check_comparison(kind: str, compare: Any, at: Any) -> None:
         raise ValueError(f"contrasts: compare must be one of {names}, or weights by name and level; got {compare!r}.")
     if isinstance(compare, Mapping) and at is not None:
         raise ValueError("contrasts: weights name the levels to compare: leave at= out.")
+    if isinstance(at, Mapping):
+        raise TypeError(
+            f"contrasts: at lists values to compare; to compare at values of another predictor use by={dict(at)}."
+        )
     for name, weights in compare.items() if isinstance(compare, Mapping) else ():
         _check_weights(name, weights)
 
@@ -58,7 +62,8 @@ def named_levels(variable: str, compare: Mapping[Any, Mapping[Any, float]], leve
     named = list(dict.fromkeys(level for weights in compare.values() for level in weights))
     unknown = [] if levels is None else [level for level in named if level not in levels]
     if unknown:
-        raise ValueError(f"contrasts: {variable!r} has no level {unknown[0]!r}; it has {join_names(levels or [])}.")
+        known, hint = join_names(levels or []), did_you_mean(str(unknown[0]), levels or [])
+        raise ValueError(f"contrasts: {variable!r} has no level {unknown[0]!r}; it has {known}.{hint}")
     return named if levels is None else [level for level in levels if level in named]
 
 

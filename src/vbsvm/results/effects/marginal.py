@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from vbsvm.results.fit import Fit
 
 SD = "sd"
+# Columns that stratify the rows, or the values that predictors are set to.
+By = str | Sequence[str] | Mapping[str, Any] | None
 # The step of a slope, in standard deviations of the input.
 STEP = 1e-4
 
@@ -102,25 +104,24 @@ class Subject:
         index = index if index.nlevels > 1 else index.get_level_values(0)
         frame = pd.DataFrame(columns, index=index)
         notes = max((one.notes for one in self.models.intervals), key=lambda notes: len(notes.explanation))
-        check, sentences = self._checked(what, names, row_groups.by), [notes.explanation, self._fixed_note]
+        check = self._checked(what, [*names, *row_groups.set_columns], row_groups.strata)
+        sentences = [notes.explanation, *self._not_included()]
         if simultaneous:
             tests = "" if self.models.of_posterior else ", and p-values are adjusted for their number"
             sentences += [f"Simultaneous intervals (max-|t|): they hold jointly for all {len(frame)} rows{tests}."]
         sentences = [*sentences, SEVERAL] if several else [f'Probability of "{self.classes[1]!s}".', *sentences]
-        explanation = " ".join(filter(None, [*sentences, *check.values()]))
-        frame = noted(frame, replace(notes, explanation=explanation), self.level)
+        frame = noted(frame, replace(notes, explanation=" ".join([*sentences, *check.values()])), self.level)
         frame.attrs |= check
         return frame
 
-    @property
-    def _fixed_note(self) -> str:
-        """Note on quantities taken as fixed in standard errors."""
-        fit = self.models.fits[0]
-        fixed = ["variance components and random effects"] if fit.plan.factors else []
+    def _not_included(self) -> list[str]:
+        """Note on the uncertainty that intervals do not include, if any."""
+        fit, slope = self.models.fits[0], "" if self.models.link is None else " (except for its slope)"
+        fixed = ["variance components", "random effects"] if fit.plan.factors else []
         fixed += ["the distribution of missing predictors"] if fit.spec.missing is not None else []
-        link = f"the {'' if self.models.link is None else 'bend of the '}link from decision values to probabilities"
-        fixed += [link] if self.hinge else []
-        return f"Standard errors of averages take as fixed {', and '.join(fixed)}." if fixed else ""
+        fixed += [f"the link from decision values to probabilities{slope}"] if self.hinge else []
+        listed = " or ".join(filter(None, [", ".join(fixed[:-1]), *fixed[-1:]]))
+        return [f"Intervals do not include the uncertainty of {listed}."] if fixed else []
 
 
 def subject_of(
@@ -169,7 +170,7 @@ class AverageEffects(ABC):
     def effects(
         self,
         variable: str | Sequence[str],
-        by: str | Sequence[str] | None = None,
+        by: By = None,
         *,
         at: Any = None,
         data: Any = None,
@@ -184,9 +185,10 @@ class AverageEffects(ABC):
         ----------
         variable : str or list of str
             The input, by its name in the data; of several, all combinations are set.
-        by : str or list of str, default None
-            Columns of the data that part the rows into groups, each with averages of its own. The column itself is
-            not changed: name it among the variables to set it in all rows. Rows that miss it are left out.
+        by : str, list of str, or dict of lists, default None
+            Columns of the data that part the rows into groups, each with averages of its own. The columns themselves
+            are not changed, and rows that miss them are left out. A dict such as ``{"time": [6, 12]}`` sets predictors
+            to given values in all rows, with averages for each combination.
         at : list, or dict of lists by variable, default None
             The values. None means all levels of a category, up to ten different numbers, and else the quantiles at 5,
             25, 50, 75 and 95 %.
@@ -221,7 +223,7 @@ class AverageEffects(ABC):
     def _effects_table(
         self,
         variable: str | Sequence[str],
-        by: str | Sequence[str] | None,
+        by: By,
         *,
         at: Any = None,
         groups: str = KNOWN,
@@ -248,7 +250,7 @@ class AverageEffects(ABC):
     def contrasts(
         self,
         variable: str,
-        by: str | Sequence[str] | None = None,
+        by: By = None,
         *,
         kind: str = "difference",
         compare: "str | Mapping[str, Mapping[Any, float]]" = "reference",
@@ -277,7 +279,7 @@ class AverageEffects(ABC):
             contrast, ``{"name": {level: weight, …}, …}``, which sum to 0. Ratios weight logarithms.
         simultaneous : bool, default False
             Intervals that hold jointly for all rows of the table, and adjusted p-values: by the distribution of the
-            largest |t|, given the joint covariance of the contrasts. Several classes have Šidák's instead.
+            largest ``|t|``, given the joint covariance of the contrasts. Several classes have Šidák's instead.
         step : float or "sd", default 1.0
             What is added to a number; "sd" is its standard deviation. Rows that miss the number are left out.
         at : list, default None
@@ -306,7 +308,7 @@ class AverageEffects(ABC):
     def slopes(
         self,
         variable: str,
-        by: str | Sequence[str] | None = None,
+        by: By = None,
         *,
         data: Any = None,
         weights: str | ArrayLike | None = None,
@@ -328,11 +330,8 @@ class AverageEffects(ABC):
         if values.min() > 0:  # a logarithm of it may be in the model
             step = min(step, 0.5 * float(values.min()))
         x = _numbers(subject.rows, variable)
-        up, down = (
-            subject.models.average(subject.encoded({variable: x + way * step}), row_groups.weights / (2 * step))
-            for way in (1.0, -1.0)
-        )
-        cells = [(("slope",), AverageEstimate.weighted_sum([up, down], np.array([1.0, -1.0])))]
+        averages = [row_groups.average(subject, {variable: x + way * step}) for way in (1, -1)]
+        cells = [(("slope",), AverageEstimate.weighted_sum(averages, np.array([0.5, -0.5]) / step))]
         return _for_user(subject, subject.table("slopes", [variable], row_groups, cells, PLAIN))
 
     def _prepare(
@@ -350,12 +349,16 @@ class AverageEffects(ABC):
 @final
 @dataclass(frozen=True, eq=False)
 class _RowGroups:
-    """Groups of rows by the values of columns, and normalised weights within groups, rows × groups."""
+    """Groups of rows by the values of columns, and normalised weights within groups, rows × groups.
+
+    Where columns are set to values instead, all rows are one group, and ``settings`` has the values of each label.
+    """
 
     by: list[str]
     labels: list[tuple[Any, ...]]
     codes: NDArray[np.intp]
     weights: Array
+    settings: Sequence[Mapping[str, Any]] = ({},)
 
     @staticmethod
     def of(what: str, rows: EffectRows, by: Any, variables: Sequence[str]) -> "_RowGroups":
@@ -363,17 +366,37 @@ class _RowGroups:
         for name in names:
             if name in variables:
                 raise ValueError(f"{what}: {name!r} is the variable and in by: choose one of them.")
-        codes, labels = groups_of(what, rows, names)
-        return _RowGroups(names, labels, codes, weights_in_groups(rows.weights, codes, len(labels)))
+        set_columns = isinstance(by, Mapping)
+        codes, labels = groups_of(what, rows, [] if set_columns else names)
+        groups = _RowGroups(names, labels, codes, weights_in_groups(rows.weights, codes, len(labels)))
+        if not set_columns:
+            return groups
+        labels = list(product(*(grid(what, rows, name, by[name]) for name in names)))
+        return replace(groups, labels=labels, settings=[dict(zip(names, values, strict=True)) for values in labels])
+
+    @property
+    def set_columns(self) -> list[str]:
+        """Columns that are set to values."""
+        return list(self.settings[0])
+
+    @property
+    def strata(self) -> list[str]:
+        """Columns whose values make the groups."""
+        return [] if self.set_columns else self.by
+
+    def average(self, subject: Subject, changes: Mapping[str, Any]) -> AverageEstimate:
+        """Averages for each label with predictors changed."""
+        encoded = (subject.encoded({**setting, **changes}) for setting in self.settings)
+        return AverageEstimate.concatenated([subject.models.average(rows, self.weights) for rows in encoded])
 
     def without_missing(self, rows: EffectRows, variable: str) -> "_RowGroups":
         """The groups without rows in which a numeric variable is missing."""
         codes = np.where(np.isfinite(_numbers(rows, variable)), self.codes, -1)
-        there = np.bincount(codes[codes >= 0], minlength=len(self.labels)) > 0
+        there = np.bincount(codes[codes >= 0], minlength=self.weights.shape[1]) > 0
         if not there.all():
             label = dict(zip(self.by, self.labels[int(np.argmin(there))], strict=True))
             raise ValueError(f"{variable!r} is missing in all rows with {label}: nothing can be averaged there.")
-        return replace(self, codes=codes, weights=weights_in_groups(rows.weights, codes, len(self.labels)))
+        return replace(self, codes=codes, weights=weights_in_groups(rows.weights, codes, len(there)))
 
 
 def _for_user(subject: Subject, table: "pd.DataFrame") -> Any:
@@ -390,8 +413,9 @@ def _observed(
     known_rows = subject.known
     if known_rows is None or known_rows.rows is not subject.rows:
         return np.full(n_rows, np.nan)
-    pairs = [list(zip(names, values, strict=True)) for values in cells]
-    return np.concatenate([known_rows.observed(one, row_groups.codes, len(row_groups.labels)) for one in pairs])
+    pairs = [[*zip(names, values, strict=True), *one.items()] for values in cells for one in row_groups.settings]
+    n_groups = row_groups.weights.shape[1]
+    return np.concatenate([known_rows.observed(one, row_groups.codes, n_groups) for one in pairs])
 
 
 _Cell = tuple[tuple[Any, ...], AverageEstimate]
@@ -402,8 +426,7 @@ def _averages(
 ) -> Iterator[_Cell]:
     """Yield each combination of values with its averages."""
     for values in cells:
-        encoded = subject.encoded(dict(zip(names, values, strict=True)))
-        yield values, subject.models.average(encoded, row_groups.weights)
+        yield values, row_groups.average(subject, dict(zip(names, values, strict=True)))
 
 
 def _with_step(
@@ -415,9 +438,7 @@ def _with_step(
     if isinstance(size, str | bool) or not np.isfinite(size) or size == 0:
         raise ValueError(f"contrasts: step must be a number other than 0, or 'sd'; got {step!r} for {variable!r}.")
     x = _numbers(subject.rows, variable)
-    averages = [
-        subject.models.average(subject.encoded({variable: x + way * size}), row_groups.weights) for way in (1, 0)
-    ]
+    averages = [row_groups.average(subject, {variable: x + way * size}) for way in (1, 0)]
     return contrasts_of(averages, {f"{size:+.4g}": np.array([1.0, -1.0])}, kind)
 
 

@@ -180,12 +180,12 @@ def grid(what: str, rows: "EffectRows", name: str, at: Any, *, fine: bool = Fals
 def _check_values(what: str, name: str, at: Any) -> list[Any]:
     values = [at] if isinstance(at, str) or np.ndim(at) == 0 else list(at)
     if not values or len(values) > 1000:
-        raise ValueError(f"{what}: at must be a list of 1 to 1000 values of {name!r}; got {len(values)}.")
+        raise ValueError(f"{what}: choose a list of 1 to 1000 values of {name!r}; got {len(values)}.")
     found = [value.item() if isinstance(value, np.generic) else value for value in values]
     found = [int(value) if isinstance(value, float) and value.is_integer() else value for value in found]
     for value in found:
         if value is None or (isinstance(value, float) and not np.isfinite(value)):
-            raise ValueError(f"{what}: at holds {value!r}; a value of {name!r} is needed.")
+            raise ValueError(f"{what}: {value!r} was given; a value of {name!r} is needed.")
     return found
 
 
@@ -220,9 +220,15 @@ def groups_of(what: str, rows: "EffectRows", by: Sequence[str]) -> "tuple[NDArra
     frame = pd.DataFrame({name: rows.column(name).to_numpy() for name in by})[rows.weights > 0]
     grouped = frame.groupby(list(by), sort=True, observed=True, dropna=True)
     if not grouped.ngroups or grouped.ngroups > MOST_LEVELS:
+        set_to = {
+            name: grid(what, rows, name, None)[1::2]
+            for name in by
+            if name in rows.names and not is_discrete(rows, name)
+        }
+        compare = f"use by={set_to} to compare at these values, or " if set_to else ""
         raise ValueError(
-            f"{what}: by={list(by)} makes {grouped.ngroups} groups of rows; 1 to {MOST_LEVELS} make a table. Cut "
-            "numbers into a few ranges first, as a column of their own."
+            f"{what}: by={list(by)} makes {grouped.ngroups} groups of rows; 1 to {MOST_LEVELS} make a table: {compare}"
+            "cut numbers into a few ranges first, as a column of their own."
         )
     codes = np.full(len(rows.weights), -1, dtype=np.intp)
     codes[frame.index] = grouped.ngroup().fillna(-1).to_numpy(dtype=np.intp)
@@ -325,7 +331,8 @@ class TableRows:
         labels = self.columns.labels(name)
         if labels is not None:
             if value not in labels.tolist():
-                raise ValueError(f"Input {name!r} has no level {value!r}; it has {join_names(labels.tolist())}.")
+                known, hint = labels.tolist(), did_you_mean(str(value), labels)
+                raise ValueError(f"Input {name!r} has no level {value!r}; it has {join_names(known)}.{hint}")
             return one_hot.columns_of(np.flatnonzero(labels == value), labels)
         if isinstance(value, str):
             raise ValueError(f"Input {name!r} is a number; got {value!r}.")
