@@ -78,7 +78,8 @@ class LabelledInputs(AtRandom):
         coefficients = np.asarray(cho_solve((root, True), cross))
         scatter = squares - cross.T @ coefficients
         scatter[np.arange(m), np.arange(m)] += psi
-        scatter[m:, m:] += _even_classes(len(squares) - m)
+        n = len(squares) - m  # label columns (1 for one class, else −1), as in balanced classes:
+        scatter[m:, m:] += LABEL_ROWS * 4.0 * (np.eye(n) / (n + 1) - 1.0 / (n + 1) ** 2)
         residuals = InverseWishart(0.5 * (scatter + scatter.T), nu + sums.total - 1)
         K = np.zeros((m, m)) if K is None else K
         return LabelledInputs(coefficients[:, :m], coefficients[:, m:], residuals, root, K, sums.total)
@@ -207,11 +208,6 @@ def symmetric_inverse(matrix: Array) -> Array:
         raise np.linalg.LinAlgError("Matrix is not positive definite")
     lower, _ = _potri(factor, lower=1, overwrite_c=1)
     return np.tril(lower) + np.tril(lower, -1).T
-
-
-def _even_classes(n: int) -> Array:
-    """Scatter of label columns (1 for one class, else −1) in balanced classes."""
-    return LABEL_ROWS * 4.0 * (np.eye(n) / (n + 1) - 1.0 / (n + 1) ** 2)
 
 
 @final
