@@ -310,11 +310,14 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects, fit
         """Patterns of missing predictors in the training data (True is missing), the most frequent first."""
         return self._fits[0].missing_summary()
 
+    @property
+    def _selects_inputs(self) -> bool:
+        return isinstance(self.prior, LaplaceZero) or self.prior == "laplace-zero"
+
     def __sklearn_tags__(self) -> Any:
         """Tags: sparse tables are supported; a transformer if the prior selects predictors."""
         tags = super().__sklearn_tags__()
-        if not isinstance(self.prior, LaplaceZero) and self.prior != "laplace-zero":
-            tags.transformer_tags = None
+        tags.transformer_tags = tags.transformer_tags if self._selects_inputs else None
         tags.input_tags.sparse = True
         return tags
 

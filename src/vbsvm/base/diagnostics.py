@@ -28,11 +28,6 @@ class Mixing:
     ess_bulk: float = float("nan")
     ess_tail: float = float("nan")
 
-    @staticmethod
-    def from_draws(draws: Array) -> "Mixing":
-        """Diagnostics of draws, chains × draws."""
-        return Mixing(rhat(draws), ess_bulk(draws), ess_tail(draws))
-
 
 def columns(mixings: Iterable[Mixing]) -> dict[str, Array]:
     """Columns ``rhat``, ``ess_bulk`` and ``ess_tail`` of a table, one row for each quantity."""

@@ -228,7 +228,7 @@ def serve() -> None:
         _execute(results, lambda: functions[number](argument))  # noqa: B023
 
 
-def _load_functions(pipe: IO[bytes]) -> Any:
+def _load_functions(pipe: Any) -> Any:
     file, size, positions, text = pickle.load(pipe)
     memory = mmap.mmap(-1, size) if file is None else mmap.mmap(file, size, access=mmap.ACCESS_COPY)
     view = memoryview(memory)

@@ -325,11 +325,3 @@ class Encoded:
             None if self.multipliers is None else self.multipliers[which],
             None if self.candidates is None else self.candidates.take(which),
         )
-
-    def first_unseen(self) -> tuple[int, int] | None:
-        """Factor and row of the first unseen level, or None."""
-        for factor, levels in enumerate(self.levels):
-            rows = np.flatnonzero(levels == UNSEEN)
-            if len(rows):
-                return factor, int(rows[0] if self.candidates is None else self.candidates.row[rows[0]])
-        return None
