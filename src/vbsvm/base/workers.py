@@ -131,10 +131,7 @@ class _Pickler(pickle.Pickler):
 
 
 def _file_of(array: Any) -> "np.memmap[Any, Any] | None":
-    """The memory-mapped file that an array is a view of, or None.
-
-    It is the last base: a slice of it is a ``memmap`` as well, with the offset of the whole.
-    """
+    """The memory-mapped file that an array is a view of, or None: the last base, as slices are ``memmap``s, too."""
     file = None
     while array is not None:
         if isinstance(array, np.memmap):

@@ -77,11 +77,6 @@ class Levels:
         """Number of levels."""
         return len(self.seen)
 
-    def extended(self, columns: Sequence[NDArray[Any]]) -> tuple["Levels", NDArray[np.intp]]:
-        """Union with the levels of other labels, and the positions of the former levels in it."""
-        levels, row_levels = Levels.learn([np.concatenate(both) for both in zip(self.columns, columns, strict=True)])
-        return levels, row_levels[: len(self)]
-
     @property
     def columns(self) -> list[NDArray[Any]]:
         """Labels of the levels in each column."""
@@ -270,10 +265,7 @@ class Plan:
         return of_design[..., self.recipe.first : self.recipe.first + self.n_shown]
 
     def to_user_scale(self, coefficients: Array) -> Array:
-        """Convert coefficients (means, sds, quantiles or draws) to the user's scale.
-
-        The last axis has all coefficients of the design in, and those of the shown columns out.
-        """
+        """Convert coefficients (last axis: all of the design in, the shown columns' out) to the user's scale."""
         return self.shown(coefficients) / self.recipe.scale[: self.n_shown]
 
     def covariance_to_user_scale(self, covariance: Array) -> Array:

@@ -102,7 +102,8 @@ class LabelledInputs(AtRandom):
         scatter[:m, :m] -= psi * np.eye(m)
         regression = _LabelRegression.fit(scatter, units, self.total)
         axes = units[:, None] * regression.directions
-        K = axes @ np.diag(1.0 / regression.averaged - regression.values) @ axes.T
+        averaged = regression.probabilities @ regression.weights  # 1/(λ + κ) of each axis
+        K = axes @ np.diag(1.0 / averaged - regression.values) @ axes.T
         return replace(self, K=0.5 * (K + K.T))
 
     @property
@@ -242,8 +243,3 @@ class _LabelRegression:
             0.5 * cross.shape[1] * freedom - 0.5 * degrees * np.linalg.slogdet(residual_scatter)[1] + np.log(EXPLAINED)
         )
         return _LabelRegression(units, directions, values, weights, cross, residual_scatter, softmax(evidence), degrees)
-
-    @property
-    def averaged(self) -> Array:
-        """1/(λ + κ) of each axis, averaged over prior strengths."""
-        return self.probabilities @ self.weights

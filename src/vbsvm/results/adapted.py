@@ -11,7 +11,7 @@ from scipy.special import softmax
 
 from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.distributions import ScaleDraws, TabulatedVariance
-from vbsvm.design.columns import UNSEEN, Encoded, Plan, group_labels
+from vbsvm.design.columns import UNSEEN, Encoded, Levels, Plan, group_labels
 from vbsvm.design.formula.reader import Reader
 from vbsvm.inference.adaptation import AdaptedEffects, NaturalEffects, adapt, mixture
 from vbsvm.inference.gibbs import Sample
@@ -77,7 +77,8 @@ class _Rows:
         frame = reader.select(data, row_index)
         labels = [group_labels(frame[name].to_numpy(), name, frame.index) for name in tail.columns]
         tail.levels.check_kinds(labels, tail.columns)
-        levels, places = tail.levels.extended(labels)
+        both = zip(tail.levels.columns, labels, strict=True)
+        levels, places = Levels.learn([np.concatenate(known_and_new) for known_and_new in both])
         plan = replace(reader.plan, factors=(*others, replace(tail, levels=levels)))
         reader = replace(reader, plan=plan)
         missing = [name for name in reader.parts.inputs if frame[name].isna().to_numpy().any()]
@@ -94,7 +95,7 @@ class _Rows:
                 )
         outcome = observed_classes(fit, data)[row_index]
         signs = np.where(outcome == fit.classes[1], 1.0, -1.0)
-        return _Rows(reader, encoded, signs, counts[row_index], places)
+        return _Rows(reader, encoded, signs, counts[row_index], places[: len(tail.levels)])
 
     @property
     def plan(self) -> Plan:

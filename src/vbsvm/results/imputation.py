@@ -150,10 +150,7 @@ def label_columns(y: Any, classes: NDArray[Any], n_rows: int) -> Array:
 
 
 def _columns_to_fill(reader: "Reader", data: Any) -> "tuple[pd.DataFrame, dict[str, int]]":
-    """The data as a frame, and the index in the table of each column that is a predictor itself.
-
-    Refuse missing values in columns that only enter in transforms, which can't be undone.
-    """
+    """The data as a frame, and the index of each column that is a predictor; others, of transforms, can't be filled."""
     import pandas as pd
 
     names = frames.names_of(data)

@@ -15,6 +15,7 @@ from scipy.special import ndtr, ndtri
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.design.columns import Plan
+from vbsvm.inference.covariance.kinds import effective_covariance
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.loop import OptimizeResult
 from vbsvm.model.interfaces import CoefficientDistribution
@@ -104,10 +105,7 @@ class MeanField:
     @property
     def covariance(self) -> Array:
         """Cov(γ v)."""
-        distribution, gates = self.state.gaussian, self.state.gates
-        if gates is None:
-            return distribution.covariances(self.plan.n_fixed)
-        return gates.weigh(distribution.outer(self.plan.n_fixed)) - np.outer(self.mean, self.mean)
+        return effective_covariance(self.state.gaussian, self.state, self.plan.n_fixed)
 
     @property
     def sign_probabilities(self) -> Array:

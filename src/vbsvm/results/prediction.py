@@ -102,10 +102,7 @@ def _overflown(variances: Array | float) -> Array:
 
 
 def design_blocks(fit: "Fit", encoded: Encoded) -> Iterator[tuple[NDArray[np.intp], Array]]:
-    """Rows of each block, and their columns of the design, missing predictors at their expected values.
-
-    Columns that have random effects only are left out.
-    """
+    """Rows of each block, and their columns with fixed effects, missing predictors at their expected values."""
     for block in _blocks_of(fit, encoded):
         yield block.where, _completed(fit, block)[0].as_array
 
@@ -272,10 +269,7 @@ def table(mean: Array, sd: Array) -> "pd.DataFrame":
 
 
 def prior_covariances(plan: Plan, spec: Spec, state: State, k: int) -> Array:
-    """Equally likely prior covariances of a new level of the k-th factor.
-
-    Quantiles of the terms' variances are paired by a lattice, so that they vary independently.
-    """
+    """Equally likely prior covariances of a new level of the k-th factor, with quantiles paired by a lattice."""
     n = len(MIDPOINTS)
     orders = [np.arange(n) * LATTICE[j % len(LATTICE)] % n for j in range(len(spec.blocks))]
     values = [scale.values_at(MIDPOINTS[order]) for order, scale in zip(orders, state.scales, strict=True)]

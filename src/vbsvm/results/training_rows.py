@@ -139,10 +139,7 @@ class TrainingRows:
 
     @property
     def can_refit(self) -> bool:
-        """Whether refits without single rows are possible: variational Bayes, with rows in memory.
-
-        A covariance that is known by draws is that of the fit's own rows.
-        """
+        """Whether refits without single rows are possible: variational Bayes in memory, its covariance not by draws."""
         if isinstance(self.source, Distributed) or self.source.pages is not None or self.source.drawn_covariance:
             return False
         return self.inference is not None

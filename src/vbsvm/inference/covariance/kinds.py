@@ -122,10 +122,6 @@ class CovarianceEstimate:
     degrees: float = np.inf
     between: Array | None = None
 
-    def of_units(self, units: Units | None) -> "CovarianceEstimate":
-        """Copy with its independent units, which determine the degrees of freedom."""
-        return self if units is None else replace(self, unit=units.factor, degrees=float(units.n_units - 1))
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -225,7 +221,8 @@ class Covariances:
         covariance, unlikely = self._without_unlikely(state, covariance)
         reliability = self.reliability.and_warnings(*warnings, *unlikely)
         mean = effective_mean(state)[: self.n]
-        return CovarianceEstimate("robust", mean, covariance, reliability, by=by).of_units(self.units)
+        unit, degrees = (None, np.inf) if self.units is None else (self.units.factor, float(self.units.n_units - 1))
+        return CovarianceEstimate("robust", mean, covariance, reliability, by=by, unit=unit, degrees=degrees)
 
     def _bread(self, by: str) -> tuple[str, Spec, State, Array, list[str]]:
         """Bread of the sandwich: how it was computed, its model and state, the matrix, and warnings."""
