@@ -235,16 +235,11 @@ def _warm_start(fit: Fit, task: Task) -> State | None:
     plain = fit.spec.missing is task.spec.missing is task.spec.gate_map is None and not task.plan.factors
     if not same or not plain or not np.isfinite([old.scale, new.scale]).all():
         return None
-    return outcome.state.with_coefficients(_rescaled(outcome.state.coefficients, old, new))
+    M, distribution = np.diag(np.concatenate([np.ones(new.first), new.scale / old.scale])), outcome.state.coefficients
+    if new.intercept:
+        M[0, 1:] = (new.centre - old.centre) / old.scale
+    return outcome.state.with_coefficients(DenseGaussian(M @ distribution.mean, M @ distribution.root))
 
 
 def _blocks(model: Fit | Task) -> list[str]:
     return [f"{block.name}: {block.prior!r}, {block.columns}" for block in model.spec.blocks]
-
-
-def _rescaled(distribution: DenseGaussian, old: Recipe, new: Recipe) -> DenseGaussian:
-    """Distribution of the coefficients after a change of centring and scaling."""
-    M = np.diag(np.concatenate([np.ones(new.first), new.scale / old.scale]))
-    if new.intercept:
-        M[0, 1:] = (new.centre - old.centre) / old.scale
-    return DenseGaussian(M @ distribution.mean, M @ distribution.root)

@@ -251,27 +251,19 @@ def _with_previous(prior: NaturalEffects, known: NaturalEffects, positions: NDAr
 
 
 def _precisions(spec: Spec, state: State, plan: Plan) -> tuple[Array, ...]:
-    """Equally likely prior precisions of the effects of a new group.
-
-    A single one, the expected precision, after mean-field optimisation. With a variance by quadrature or draws, it
-    would be dominated by variances near 0.
-    """
+    """Equally likely prior precisions of a new group's effects; after mean-field optimisation the expected one."""
     begin, q = plan.first_effects()[-1], len(plan.factors[-1].slopes)
     scales = [scale for block, scale in zip(spec.blocks, state.scales, strict=True) if block.columns[0].start >= begin]
     if all(isinstance(scale, TabulatedVariance | ScaleDraws) for scale in scales):
         covariances = prior_covariances(plan, spec, state, len(plan.factors) - 1)
         return tuple(np.linalg.inv(covariance).astype(np.float64, copy=False) for covariance in covariances)
-    return (_group_precision(spec.precision(state), begin, q),)
-
-
-def _group_precision(precision: Precision, begin: int, q: int) -> Array:
-    """Precision Λ of the effects of one group, q × q, from that of all coefficients."""
+    precision = spec.precision(state)
     block = np.diag(precision.diagonal[begin : begin + q])
     for first, second, value in precision.couplings:
         if first.start >= begin:
             j, k = first.start - begin, second.start - begin
             block[j, k] = block[k, j] = value
-    return block
+    return (block,)
 
 
 def _normal_from_draws(draws: Array) -> DenseGaussian:

@@ -46,6 +46,14 @@ class ReadTable:
     members: NDArray[Any] | None = None
     row_numbers: NDArray[np.intp] | None = None
 
+    def without_zero_weights(self) -> "ReadTable":
+        """The table without rows of weight 0."""
+        if self.weights.all():
+            return self
+        row_index = np.flatnonzero(self.weights)
+        members = None if self.members is None else self.members[row_index]
+        return ReadTable(self.X[row_index], self.y[row_index], self.weights[row_index], members, row_index)
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -152,11 +160,7 @@ class TableReader:
             y, weights = self._labels(raw)
             X, members = inputs.read_rows(raw.X, self.group, levels if self.categories else None)
             raw = ReadTable(X, y, weights, members)
-        if not self.drop_zero_weights or raw.weights.all():
-            return raw
-        kept = np.flatnonzero(raw.weights)
-        members = None if raw.members is None else raw.members[kept]
-        return ReadTable(raw.X[kept], raw.y[kept], raw.weights[kept], members, kept)
+        return raw.without_zero_weights() if self.drop_zero_weights else raw
 
     def _labels(self, raw: RawTable) -> tuple[NDArray[Any], Array]:
         """Labels and weights of some rows; there may be none."""

@@ -288,14 +288,6 @@ def about_units(units: Units | None, likelihood: Likelihood) -> list[str]:
     return [CROSSED] * units.crossed + few * (units.n_units < FEW_UNITS) + unequal * dominated
 
 
-def robust_of_draws(
-    spec: Spec, state: State, source: Source, n: int, squared: Source | None = None, units: Units | None = None
-) -> CovarianceEstimate:
-    """The sandwich with the covariance of a sampler's draws; ``state`` has them as its coefficients."""
-    spec = replace(spec, likelihood=spec.likelihood.exact)
-    return Covariances(spec, state, source, n, squared, units).of("robust")
-
-
 def respond(spec: Spec, state: State, source: Source, which: NDArray[np.intp]) -> tuple[Spec, State, Response, bool]:
     """Model, state, and linear response of these coefficients at the optimum of the exact bound; and if it converged.
 
