@@ -78,7 +78,15 @@ def learn_batch(
     table, labels, _ = inputs.read_data(estimator, X, label_checks.read_labels(y), reset=fits is None)
     if issparse(X):
         raise TypeError("partial_fit does not support sparse tables: use X.toarray(), or fit.")
-    _check_complete(validation.column_names(estimator), table)
+    names, missing = validation.column_names(estimator), np.argwhere(np.isnan(table))
+    if len(names) > MAX_COLUMNS:
+        raise ValueError(f"partial_fit keeps a matrix of {len(names)} columns; up to {MAX_COLUMNS} are supported.")
+    if len(missing):
+        row, column = missing[0]
+        raise ValueError(
+            f"Column {names[column]!r} has a missing value in row {row}: partial_fit needs complete rows. Impute "
+            "them, or use fit."
+        )
     weights = label_checks.read_weights(sample_weight, len(table))
     assert isinstance(inference, Variational)
     learned = partial(_learned, TableReader.from_estimator(estimator, prior), estimator.likelihood, inference)
@@ -204,19 +212,6 @@ def _known_classes(stream: Stream | None, labels: NDArray[Any], weights: Array, 
             f"classes are not those of the first call, {', '.join(map(str, stream.classes))}: leave them out now."
         )
     return stream.classes
-
-
-def _check_complete(names: Sequence[str], X: NDArray[np.floating]) -> None:
-    """Reject tables that are too wide, or miss values."""
-    if len(names) > MAX_COLUMNS:
-        raise ValueError(f"partial_fit keeps a matrix of {len(names)} columns; up to {MAX_COLUMNS} are supported.")
-    missing = np.argwhere(np.isnan(X))
-    if len(missing):
-        row, column = missing[0]
-        raise ValueError(
-            f"Column {names[column]!r} has a missing value in row {row}: partial_fit needs complete rows. Impute "
-            "them, or use fit."
-        )
 
 
 def warm_starts(fits: Sequence[Fit], tasks: Sequence[Task]) -> list[State] | None:

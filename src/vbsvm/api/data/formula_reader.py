@@ -156,12 +156,12 @@ class FormulaReader:
         if isinstance(raw, str):
             raw = frames.take(data, [raw], may_miss=[raw] if drops else ())[raw].to_numpy()
         if drops and np.shape(raw) == unknown.shape:
-            unknown = frames.missing_rows({"weights": raw}, ["weights"])["weights"]
+            unknown = frames.column({"weights": raw}, "weights").isna().to_numpy()
             raw = np.where(unknown, 0.0, raw)
         weights = label_checks.read_weights(raw, n_rows, "weights", may_all_be_zero=not self.resident)
         if not drops:
             return weights, 0
-        masks = frames.missing_rows(data, self.parts.columns)
+        masks = {name: frames.column(data, name).isna().to_numpy() for name in self.parts.columns}
         complete = ~np.logical_or.reduce([*masks.values()])
         if self.resident and not (weights[complete] > 0).any():
             worst = max(masks, key=lambda name: int(masks[name].sum()))

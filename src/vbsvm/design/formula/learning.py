@@ -97,10 +97,7 @@ def _columns_to_draw(
 def _with_draws(
     reader: Reader, frame: "pd.DataFrame", whole: "pd.DataFrame", names: tuple[str, ...], sampler: ColumnSampler
 ) -> tuple[Reader, Encoded]:
-    """The reader with the distribution of drawn columns, and the encoded frame; ``whole`` has no gaps in them.
-
-    It is that given all columns of the table which do not depend on them, nor on categories that are missing.
-    """
+    """The reader that draws ``names`` given known columns independent of them, and the frame; ``whole`` has no gaps."""
     encoded = reader.encode(whole)
     table = encoded.table if encoded.candidates is None else encoded.table[encoded.candidates.firsts]
     places = {variable.place for variable in reader.linear.variables}
