@@ -169,10 +169,7 @@ class OneClassWarning(UserWarning):
 
 
 def _unassigned_message(owner: str, remedy: str, tasks: Sequence[Task], fits: Sequence[Fit]) -> str | None:
-    """Message naming classes that are never predicted in training, with advice, or None.
-
-    ``remedy`` says how classes are weighted; ``{own}`` and ``{others}`` in it become the weights that balance them.
-    """
+    """Message on classes never predicted in training, or None; ``remedy`` has {own} and {others} for even weights."""
     plan, likelihood = tasks[0].plan, tasks[0].spec.likelihood
     # an intercept alone predicts one class only; under a likelihood a rare class may never be the more probable one
     if likelihood.normalised or not (plan.names or plan.factors):

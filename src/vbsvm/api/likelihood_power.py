@@ -51,7 +51,10 @@ def with_powers(
     powered, remarks = [], []
     for task in tasks:
         power, remark = _choose_power(owner, task, requested, inference)
-        powered.append(_with_power(task, power))
+        if power != 1.0:
+            spec = task.spec.with_priors(lambda prior: cast(LaplaceZero, prior).with_default_rho(INCLUSION_PRIOR))
+            task = replace(task, spec=replace(spec, likelihood=Hinge(power)))
+        powered.append(task)
         remarks += [] if remark is None else [remark]
     return powered, list(dict.fromkeys(remarks))
 
@@ -115,14 +118,6 @@ def _too_few_rows(task: Task) -> str | None:
     counted = task.source if rows is None else rows.counted
     n = counted.sum_parts(lambda part: float(part.rows.weights.sum()), memory_bound=True)
     return None if n_predictors <= n else f"With more predictors ({n_predictors}) than observations ({n:g})"
-
-
-def _with_power(task: Task, power: float) -> Task:
-    """The task with this likelihood power."""
-    if power == 1.0:
-        return task
-    spec = task.spec.with_priors(lambda prior: cast(LaplaceZero, prior).with_default_rho(INCLUSION_PRIOR))
-    return replace(task, spec=replace(spec, likelihood=Hinge(power)))
 
 
 def _calibrated_power(owner: str, task: Task) -> float:

@@ -21,7 +21,7 @@ from vbsvm.missing.categories import CategorySums, FixedLevels, LevelModel, Leve
 from vbsvm.missing.imputation import MissingPatterns, Population, all_moments
 from vbsvm.missing.model import PAPER_PSI, InputModel, MissingModel
 from vbsvm.missing.rows import Inputs
-from vbsvm.missing.settings import REGRESSOR, GaussianImputation, NotAtRandom
+from vbsvm.missing.settings import REGRESSOR, GaussianImputation, NotAtRandom, Shift
 from vbsvm.sources.distributed import AnyRows
 from vbsvm.sources.rows import MissingInputs
 
@@ -107,7 +107,8 @@ def plan_missing_data(settings: GaussianImputation, data: EncodedData, design: D
         auxiliary = np.stack(labels, axis=1) if labels else np.empty((len(rows.table), 0))
         multipliers = np.empty((len(rows.table), 0)) if rows.multipliers is None else rows.multipliers[:, links]
         shift = np.zeros(len(chosen))
-        shift[positions] = settings.shift_of(names)
+        if isinstance(settings.mechanism, Shift):
+            shift[positions] = settings.mechanism.of(names)
         missing_inputs = MissingInputs(of_model, multipliers, units * shift, auxiliary, not settings.fixed)
         standardised = np.allclose(units[units > 0], 1.0)
         weak_psi = float(len(inputs)) if settings.fixed and standardised else PAPER_PSI

@@ -78,7 +78,15 @@ def learn_batch(
     table, labels, _ = inputs.read_data(estimator, X, label_checks.read_labels(y), reset=fits is None)
     if issparse(X):
         raise TypeError("partial_fit does not support sparse tables: use X.toarray(), or fit.")
-    _check_complete(validation.column_names(estimator), table)
+    names, missing = validation.column_names(estimator), np.argwhere(np.isnan(table))
+    if len(names) > MAX_COLUMNS:
+        raise ValueError(f"partial_fit keeps a matrix of {len(names)} columns; up to {MAX_COLUMNS} are supported.")
+    if len(missing):
+        row, column = missing[0]
+        raise ValueError(
+            f"Column {names[column]!r} has a missing value in row {row}: partial_fit needs complete rows. Impute "
+            "them, or use fit."
+        )
     weights = label_checks.read_weights(sample_weight, len(table))
     assert isinstance(inference, Variational)
     learned = partial(_learned, TableReader.from_estimator(estimator, prior), estimator.likelihood, inference)
@@ -206,19 +214,6 @@ def _known_classes(stream: Stream | None, labels: NDArray[Any], weights: Array, 
     return stream.classes
 
 
-def _check_complete(names: Sequence[str], X: NDArray[np.floating]) -> None:
-    """Reject tables that are too wide, or miss values."""
-    if len(names) > MAX_COLUMNS:
-        raise ValueError(f"partial_fit keeps a matrix of {len(names)} columns; up to {MAX_COLUMNS} are supported.")
-    missing = np.argwhere(np.isnan(X))
-    if len(missing):
-        row, column = missing[0]
-        raise ValueError(
-            f"Column {names[column]!r} has a missing value in row {row}: partial_fit needs complete rows. Impute "
-            "them, or use fit."
-        )
-
-
 def warm_starts(fits: Sequence[Fit], tasks: Sequence[Task]) -> list[State] | None:
     """Initial states from the last fits, or None if these are of another model."""
     states = [_warm_start(fit, task) for fit, task in zip(fits, tasks, strict=False)]
@@ -235,16 +230,11 @@ def _warm_start(fit: Fit, task: Task) -> State | None:
     plain = fit.spec.missing is task.spec.missing is task.spec.gate_map is None and not task.plan.factors
     if not same or not plain or not np.isfinite([old.scale, new.scale]).all():
         return None
-    return outcome.state.with_coefficients(_rescaled(outcome.state.coefficients, old, new))
+    M, distribution = np.diag(np.concatenate([np.ones(new.first), new.scale / old.scale])), outcome.state.coefficients
+    if new.intercept:
+        M[0, 1:] = (new.centre - old.centre) / old.scale
+    return outcome.state.with_coefficients(DenseGaussian(M @ distribution.mean, M @ distribution.root))
 
 
 def _blocks(model: Fit | Task) -> list[str]:
     return [f"{block.name}: {block.prior!r}, {block.columns}" for block in model.spec.blocks]
-
-
-def _rescaled(distribution: DenseGaussian, old: Recipe, new: Recipe) -> DenseGaussian:
-    """Distribution of the coefficients after a change of centring and scaling."""
-    M = np.diag(np.concatenate([np.ones(new.first), new.scale / old.scale]))
-    if new.intercept:
-        M[0, 1:] = (new.centre - old.centre) / old.scale
-    return DenseGaussian(M @ distribution.mean, M @ distribution.root)

@@ -1,13 +1,11 @@
 """Sensitivity of a fit to shifts of missing values from their imputed values: the tipping-point table."""
 
-import math
 import warnings
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from vbsvm.api.fit_warnings import at_power, convergence_messages
@@ -66,14 +64,11 @@ def table(
         reason = convergence_messages("sensitivity", fits[failed[0]], inference)[0]
         message = f"{len(failed)} of {len(wanted)} fits did not converge, as at a shift of {failed[0]:g}. {reason}"
         warnings.warn(message, ConvergenceWarning, stacklevel=3)
-    encoded = task.complete_rows()
-    classes = unshifted.predict(encoded)
-    rows = {
-        delta: {**_coefficients(fits[delta]), CHANGED: _share(fits[delta].predict(encoded) != classes)}
-        for delta in wanted
-    }
-    frame = pd.DataFrame.from_dict(rows, orient="index")
-    frame.index.name = "shift"
+    encoded, shown = task.complete_rows(), [fits[delta] for delta in wanted]
+    changed = np.array([fit.predict(encoded) for fit in shown]) != unshifted.predict(encoded)
+    index, names = pd.Index(wanted, name="shift"), [INTERCEPT, *task.plan.shown_names]
+    frame = pd.DataFrame([[fit.intercept, *fit.coef] for fit in shown], index, names)
+    frame[CHANGED] = pd.DataFrame(changed, index).mean(axis=1)
     frame.attrs["columns"] = chosen
     return frame
 
@@ -125,12 +120,3 @@ def _fit_at_shift(task: Task, inference: Variational, shift: Shift, start: State
     if fit.interrupted:
         raise KeyboardInterrupt
     return fit
-
-
-def _share(changed: NDArray[np.bool_]) -> float:
-    """Proportion of rows, NaN if there are none."""
-    return float(changed.mean()) if len(changed) else math.nan
-
-
-def _coefficients(fit: Fit) -> dict[str, float]:
-    return dict(zip((INTERCEPT, *fit.plan.shown_names), (fit.intercept, *fit.coef), strict=True))

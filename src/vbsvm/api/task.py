@@ -132,11 +132,6 @@ class Task:
         squares = np.divide(np.square(s), k, out=np.zeros_like(k), where=k > 0)
         return Unweighted(replace(self.rows, weights=k), replace(self.rows, weights=squares))
 
-    def _chain_start(self, inference: Gibbs) -> State | None:
-        """Variational state around which the chains start, or None if that is not supported."""
-        suits = inference.suits_warm_start(self.spec)
-        return WARM_START.run(self.spec, self.source).finished().state if suits else None
-
     @property
     def sampler_input(self) -> tuple[Spec, AnyRows]:
         """Spec and source for the sampler; rows are repeated by weight, each with missing values of its own."""
@@ -196,7 +191,8 @@ def fit_all(
     fits: list[Fit] = []
     if isinstance(inference, Gibbs):
         models = [task.sampler_input for task in tasks]
-        around = [state for task in tasks if (state := task._chain_start(inference)) is not None] or None
+        warm = [task for task in tasks if inference.suits_warm_start(task.spec)]
+        around = [WARM_START.run(task.spec, task.source).finished().state for task in warm] or None
         for task, sample in zip(tasks, inference.run_several(models, seed, around), strict=True):
             fits.append(task.result(sample, fits[0] if fits else None))
     else:

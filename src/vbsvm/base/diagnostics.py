@@ -28,11 +28,6 @@ class Mixing:
     ess_bulk: float = float("nan")
     ess_tail: float = float("nan")
 
-    @staticmethod
-    def from_draws(draws: Array) -> "Mixing":
-        """Diagnostics of draws, chains × draws."""
-        return Mixing(rhat(draws), ess_bulk(draws), ess_tail(draws))
-
 
 def columns(mixings: Iterable[Mixing]) -> dict[str, Array]:
     """Columns ``rhat``, ``ess_bulk`` and ``ess_tail`` of a table, one row for each quantity."""
@@ -89,7 +84,8 @@ def _ess(draws: Array) -> float:
     m, n = draws.shape
     if np.ptp(draws) == 0:
         return float(m * n)
-    covariances = np.stack([_autocovariance(chain) for chain in draws])
+    spectrum = np.fft.rfft(draws - draws.mean(axis=1, keepdims=True), 2 * n)
+    covariances = np.fft.irfft(spectrum * np.conj(spectrum), 2 * n)[:, :n] / n
     within = covariances[:, 0].mean() * n / (n - 1)
     total = within * (n - 1) / n + (draws.mean(axis=1).var(ddof=1) if m > 1 else 0.0)
     rho = 1.0 - (within - covariances.mean(axis=0) * n / (n - 1)) / total
@@ -100,9 +96,3 @@ def _ess(draws: Array) -> float:
     pairs = np.minimum.accumulate(pairs)
     time = max(-1.0 + 2.0 * pairs.sum(), 1.0 / np.log10(m * n))
     return float(m * n / time)
-
-
-def _autocovariance(chain: Array) -> Array:
-    n = len(chain)
-    spectrum = np.fft.rfft(chain - chain.mean(), 2 * n)
-    return np.fft.irfft(spectrum * np.conj(spectrum), 2 * n)[:n] / n

@@ -258,7 +258,14 @@ class TabulatedVariance(FixedParameters):
         """The inverse gamma distribution with the same mean and variance of log σ²."""
         lam, mass = self.grid
         mean = float(mass @ lam)
-        return _match_log_moments(2.0 * mean, 4.0 * float(mass @ np.square(lam - mean)))
+        variance = 4.0 * float(mass @ np.square(lam - mean))
+        shape = 1.0 / variance + 0.5
+        for _ in range(50):
+            error = float(polygamma(1, shape)) - variance
+            shape = max(shape - error / float(polygamma(2, shape)), 0.1 * shape)
+            if abs(error) < 1e-12 * variance:
+                break
+        return InverseGamma(shape, math.exp(2.0 * mean + float(digamma(shape))))
 
     def values_at(self, chances: Array) -> Array:
         """Quantiles of σ²."""
@@ -307,17 +314,6 @@ def _grid(log_sds: tuple[float, ...], log_densities: tuple[float, ...]) -> tuple
     beyond = rise * np.minimum(points - lam[0], 0.0) + fall * np.maximum(points - lam[-1], 0.0)
     mass = np.exp(spline(np.clip(points, lam[0], lam[-1])) + beyond)
     return points, mass / mass.sum()
-
-
-def _match_log_moments(mean: float, variance: float) -> InverseGamma:
-    """The inverse gamma distribution of σ² with this mean and variance of log σ²."""
-    shape = 1.0 / variance + 0.5
-    for _ in range(50):
-        error = float(polygamma(1, shape)) - variance
-        shape = max(shape - error / float(polygamma(2, shape)), 0.1 * shape)
-        if abs(error) < 1e-12 * variance:
-            break
-    return InverseGamma(shape, math.exp(mean + float(digamma(shape))))
 
 
 @final

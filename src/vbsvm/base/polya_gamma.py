@@ -84,18 +84,14 @@ def _propose(z: Array, rng: np.random.Generator) -> Array:
     rate = 0.125 * np.pi**2 + 0.5 * z * z
     with np.errstate(over="ignore"):
         beyond = np.pi / (2.0 * rate) * np.exp(-rate * SPLIT)
-        below = 2.0 * np.exp(-z) * _inverse_gaussian_below(z)
+        root = np.sqrt(1.0 / SPLIT)
+        tail = np.exp(2.0 * z + log_ndtr(-root * (SPLIT * z + 1.0)))
+        below = 2.0 * np.exp(-z) * (ndtr(root * (SPLIT * z - 1.0)) + tail)  # P(X < split) of the mean 1/z and shape 1
     exponential = rng.random(len(z)) * (beyond + below) < beyond
     proposals = np.empty(len(z))
     proposals[exponential] = SPLIT + rng.standard_exponential(int(exponential.sum())) / rate[exponential]
     proposals[~exponential] = _draw_truncated_inverse_gaussian(z[~exponential], rng)
     return proposals
-
-
-def _inverse_gaussian_below(z: Array) -> Array:
-    """P(X < split) of an inverse Gaussian variable with the mean 1/z and shape 1."""
-    root = np.sqrt(1.0 / SPLIT)
-    return ndtr(root * (SPLIT * z - 1.0)) + np.exp(2.0 * z + log_ndtr(-root * (SPLIT * z + 1.0)))
 
 
 def _draw_truncated_inverse_gaussian(z: Array, rng: np.random.Generator) -> Array:

@@ -201,8 +201,12 @@ def _parts(columns: list[list[str]], room: int) -> list[list[list[str]]]:
 
 
 def _joined(levels: list[list[str]], columns: list[list[str]], width: int) -> str:
-    """Lines with the names at the left and these columns."""
-    names = _narrowed(levels, width - sum(GAP + _widest(column) for column in columns))
+    """Lines with the names at the left, the longest shortened until all fit, and these columns."""
+    widths = [_widest(level) for level in levels]
+    room = width - sum(GAP + _widest(column) for column in columns)
+    while sum(widths) + GAP * (len(widths) - 1) > room and max(widths) > SHORTEST_NAMES:
+        widths[widths.index(max(widths))] -= 1
+    names = [shorten(level, width) for level, width in zip(levels, widths, strict=True)]
     left = [[text.ljust(width) for text in level] for level in names for width in [_widest(level)]]
     right = [[text.rjust(width) for text in column] for column in columns for width in [_widest(column)]]
     return "\n".join((" " * GAP).join(line).rstrip() for line in zip(*left, *right, strict=True))
@@ -223,14 +227,6 @@ def _levels(frame: "pd.DataFrame") -> list[list[str]]:
             levels[level].append("" if level < same else text)
         before = row
     return levels
-
-
-def _narrowed(levels: list[list[str]], room: int) -> list[list[str]]:
-    """Shorten the names of the widest level until all fit."""
-    widths = [_widest(level) for level in levels]
-    while sum(widths) + GAP * (len(widths) - 1) > room and max(widths) > SHORTEST_NAMES:
-        widths[widths.index(max(widths))] -= 1
-    return [shorten(level, width) for level, width in zip(levels, widths, strict=True)]
 
 
 def shorten(names: list[str], width: int) -> list[str]:

@@ -98,7 +98,8 @@ class _Payload:
         self.pickled, self.raw = text.getvalue(), [buffer.raw() for buffer in buffers]
         self.positions, end = [], 0
         for buffer in self.raw:
-            begin = end + (_address(buffer) - end) % CACHE_LINE
+            address = np.frombuffer(buffer, np.uint8).ctypes.data if len(buffer) else 0
+            begin = end + (address - end) % CACHE_LINE
             end = begin + len(buffer)
             self.positions.append((begin, end))
         self.size = end + 1
@@ -130,10 +131,7 @@ class _Pickler(pickle.Pickler):
 
 
 def _file_of(array: Any) -> "np.memmap[Any, Any] | None":
-    """The memory-mapped file that an array is a view of, or None.
-
-    It is the last base: a slice of it is a ``memmap`` as well, with the offset of the whole.
-    """
+    """The memory-mapped file that an array is a view of, or None: the last base, as slices are ``memmap``s, too."""
     file = None
     while array is not None:
         if isinstance(array, np.memmap):
@@ -205,10 +203,6 @@ def _result_or_raise(reply: tuple[bool, Any]) -> Any:
     return result
 
 
-def _address(raw: memoryview) -> int:
-    return np.frombuffer(raw, np.uint8).ctypes.data if len(raw) else 0
-
-
 # Code of a worker
 
 
@@ -231,22 +225,18 @@ def serve() -> None:
         _execute(results, lambda: functions[number](argument))  # noqa: B023
 
 
-def _load_functions(pipe: IO[bytes]) -> Any:
+def _load_functions(pipe: Any) -> Any:
     file, size, positions, text = pickle.load(pipe)
     memory = mmap.mmap(-1, size) if file is None else mmap.mmap(file, size, access=mmap.ACCESS_COPY)
     view = memoryview(memory)
     buffers = [view[begin:end] for begin, end in positions]
     if file is None:
-        for buffer in buffers:
-            _fill(pipe, buffer)
+        for part in buffers:
+            while len(part):
+                part = part[pipe.readinto(part) or os._exit(0) :]
     else:
         os.close(file)
     return pickle.loads(text, buffers=buffers)
-
-
-def _fill(pipe: Any, part: memoryview) -> None:
-    while len(part):
-        part = part[pipe.readinto(part) or os._exit(0) :]
 
 
 def _execute(pipe: IO[bytes], call: Callable[[], Any]) -> None:

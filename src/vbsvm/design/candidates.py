@@ -193,11 +193,6 @@ class NormalScale:
         """Transform back to the column's scale."""
         return np.interp(values, self.points[1], self.points[0])
 
-    @property
-    def typical(self) -> float:
-        """The median value."""
-        return float(self.points[0, self.points.shape[1] // 2])
-
 
 def _spread_out(n: int) -> "np.ndarray[tuple[int], np.dtype[np.intp]]":
     """Up to ``MAX_QUANTILES`` evenly spaced indices below n, both ends included."""
@@ -279,8 +274,8 @@ class DrawnColumns:
 
     def at_typical(self, frame: "pd.DataFrame") -> "pd.DataFrame":
         """The frame with median values for missing ones."""
-        typical = {name: scale.typical for name, scale in zip(self.names, self.scales, strict=True)}
-        return frame.astype(dict.fromkeys(self.names, np.float64)).fillna(typical)
+        medians = [float(scale.points[0, scale.points.shape[1] // 2]) for scale in self.scales]
+        return frame.astype(dict.fromkeys(self.names, np.float64)).fillna(dict(zip(self.names, medians, strict=True)))
 
     def draw(self, frame: "pd.DataFrame", table: NDArray[np.floating], rng: np.random.Generator | None = None) -> Draws:
         """Draws for rows without a label: quantiles, or random draws at drawn parameters."""

@@ -77,11 +77,6 @@ class Levels:
         """Number of levels."""
         return len(self.seen)
 
-    def extended(self, columns: Sequence[NDArray[Any]]) -> tuple["Levels", NDArray[np.intp]]:
-        """Union with the levels of other labels, and the positions of the former levels in it."""
-        levels, row_levels = Levels.learn([np.concatenate(both) for both in zip(self.columns, columns, strict=True)])
-        return levels, row_levels[: len(self)]
-
     @property
     def columns(self) -> list[NDArray[Any]]:
         """Labels of the levels in each column."""
@@ -270,10 +265,7 @@ class Plan:
         return of_design[..., self.recipe.first : self.recipe.first + self.n_shown]
 
     def to_user_scale(self, coefficients: Array) -> Array:
-        """Convert coefficients (means, sds, quantiles or draws) to the user's scale.
-
-        The last axis has all coefficients of the design in, and those of the shown columns out.
-        """
+        """Convert coefficients (last axis: all of the design in, the shown columns' out) to the user's scale."""
         return self.shown(coefficients) / self.recipe.scale[: self.n_shown]
 
     def covariance_to_user_scale(self, covariance: Array) -> Array:
@@ -325,11 +317,3 @@ class Encoded:
             None if self.multipliers is None else self.multipliers[which],
             None if self.candidates is None else self.candidates.take(which),
         )
-
-    def first_unseen(self) -> tuple[int, int] | None:
-        """Factor and row of the first unseen level, or None."""
-        for factor, levels in enumerate(self.levels):
-            rows = np.flatnonzero(levels == UNSEEN)
-            if len(rows):
-                return factor, int(rows[0] if self.candidates is None else self.candidates.row[rows[0]])
-        return None

@@ -96,11 +96,6 @@ def check_column(names: list[str], name: str | None) -> None:
         raise ValueError(f"The data have no column {name!r}; they have {join_names(names)}.{did_you_mean(name, names)}")
 
 
-def missing_rows(data: Any, columns: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
-    """Mask of missing values by column."""
-    return {name: column(data, name).isna().to_numpy() for name in columns}
-
-
 def _read(column: Any, may_miss: bool) -> Any:
     """Convert a column to a type for formulaic; its index numbers rows in errors."""
     name, missing = column.name, column.isna().to_numpy()

@@ -109,10 +109,7 @@ class Recipe:
         return np.abs(self.centre) > FAR * self.scale
 
     def derived(self, multipliers: Array, columns: NDArray[np.intp], of: NDArray[np.intp]) -> Array:
-        """Offset and slope of design columns that are multiples of other columns, on the design's scale.
-
-        ``multipliers`` (rows × columns) relate raw columns; the last axis of the result has the offset and the slope.
-        """
+        """Offset and slope (last axis) of design columns whose raw ones are others times ``multipliers``."""
         target, source = columns - self.first, of - self.first
         offset = (multipliers * self.centre[source] - self.centre[target]) / self.scale[target]
         return np.stack([offset, multipliers * (self.spread[source] / self.scale[target])], axis=2)

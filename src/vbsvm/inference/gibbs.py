@@ -142,10 +142,6 @@ class Gibbs(Parameters):
         if self.checkpoint is not None and (not isinstance(self.checkpoint, str | os.PathLike) or not self.checkpoint):
             raise TypeError(f"Gibbs: checkpoint must be a path or None; got {self.checkpoint!r}.")
 
-    def for_class(self, k: int) -> "Gibbs":
-        """Settings with a separate checkpoint for one of several classes."""
-        return self if self.checkpoint is None else replace(self, checkpoint=f"{os.fspath(self.checkpoint)}.{k}")
-
     @property
     def kept(self) -> int:
         """Draws kept of each chain."""
@@ -161,10 +157,7 @@ class Gibbs(Parameters):
         return (WARM_TUNE if warm else TUNE) if self.tune is None else int(self.tune)
 
     def suits_warm_start(self, spec: Spec) -> bool:
-        """Whether chains start around a variational fit.
-
-        Indicators have many optima, covariances of slopes may be singular far from the mean, and the paper has a start.
-        """
+        """Whether chains start around a variational fit: not with indicators, missing values or covariances."""
         plain = spec.gate_map is None and spec.missing is None
         return self.accelerate and plain and not any(block.prior.of_groups for block in spec.blocks)
 
@@ -181,9 +174,10 @@ class Gibbs(Parameters):
         """Draw for several models, all of them round by round, so that Ctrl-C finds draws of each."""
         settings = replace(self, tune=self.n_tune(warm=around is not None))
         settings.require_room(models)
+        path = None if settings.checkpoint is None else os.fspath(settings.checkpoint)
         runs = [
             _start(
-                settings.for_class(k) if len(models) > 1 else settings,
+                settings if len(models) == 1 or path is None else replace(settings, checkpoint=f"{path}.{k}"),
                 spec,
                 source,
                 seed + k,

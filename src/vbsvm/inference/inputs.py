@@ -188,10 +188,7 @@ def _iterate(
 
 
 def _sums(spec: Spec, source: Source, distribution: InputDistribution) -> InputSums:
-    """Expected sums of the predictors under this distribution.
-
-    At coefficients of 0 a pass finds them as well, where being missing depends on the value.
-    """
+    """Expected sums of the predictors; where being missing depends on the value, by a pass at coefficients of 0."""
     if distribution.probit is None:
         return source.input_sums(distribution)
     assert isinstance(spec.missing, MissingModel)

@@ -49,9 +49,13 @@ class Callback:
 
     def on_step(self, result: "OptimizeResult", tol: float) -> None:
         """An optimisation has accepted a step."""
-        seconds = time.monotonic() - self._begun
         passes = self._passes + result.passes
-        self._line.show(_progress(result, passes, seconds / max(1, passes - self._passes_before), tol))
+        seconds = (time.monotonic() - self._begun) / max(1, passes - self._passes_before)
+        gains, left = np.diff(result.bounds[-3:]), ""
+        if len(gains) == 2 and gains[0] > gains[1] > tol:
+            n_left = int(np.ceil(np.log(gains[1] / tol) / np.log(gains[0] / gains[1])))
+            left = f", about {n_left} more ({n_left * seconds:.0f} s)"
+        self._line.show(f"Pass {passes}: bound {result.bounds[-1]:.3f}, {seconds:.1f} s a pass{left}")
 
     def on_end(self, result: "OptimizeResult") -> None:
         """An optimisation has ended."""
@@ -124,15 +128,6 @@ class CheckpointCallback(Callback):
             return REGISTRY.decode(file.tree, file.arrays) if file.about["about"] == self._about else []
         except Exception:  # whatever is wrong with it, it can be done without
             return []
-
-
-def _progress(result: "OptimizeResult", passes: int, seconds: float, tol: float) -> str:
-    """How far an optimisation is, and how long it may take; ``seconds`` is the time of a pass."""
-    gains, left = np.diff(result.bounds[-3:]), ""
-    if len(gains) == 2 and gains[0] > gains[1] > tol:
-        n_left = int(np.ceil(np.log(gains[1] / tol) / np.log(gains[0] / gains[1])))
-        left = f", about {n_left} more ({n_left * seconds:.0f} s)"
-    return f"Pass {passes}: bound {result.bounds[-1]:.3f}, {seconds:.1f} s a pass{left}"
 
 
 @final

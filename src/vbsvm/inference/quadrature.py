@@ -117,10 +117,7 @@ def integrate(spec: Spec, source: Source, start: State | None, tol: float, most:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class _Point:
-    """Evaluation at (c, λ): log posterior, gradient and −F″, moments of random effects, and their nodes.
-
-    Nodes have probabilities, and derivatives by (c, λ) with their means.
-    """
+    """Evaluation at (c, λ): log posterior, gradient, −F″, moments of random effects; nodes with their derivatives."""
 
     at: Array
     value: float
@@ -321,10 +318,7 @@ class _Problem:
         return [*below[1:][::-1], centre, *above[1:]], np.zeros(len(below) - 1 + len(above))
 
     def _walk(self, centre: _GivenScale, along: Array, distances: Array, far: float) -> list[_GivenScale]:
-        """Follow the mode from the centre to these distances along ``along``, until the density is negligible.
-
-        It ends early where no best c is known, and before the density would rise again after it has fallen.
-        """
+        """Follow the mode along ``along``, until the density is negligible, would rise again, or no best c is found."""
         walk, before = [centre], 0.0
         for distance in distances:
             here, highest = walk[-1], max(one.log_density for one in walk)

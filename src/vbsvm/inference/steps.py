@@ -186,7 +186,9 @@ def newton_step(spec: Spec, iterate: Iterate, damping: float) -> State | None:
             proposed = proposed.with_mean(distribution.mean + step)
         state = state.with_coefficients(proposed)
         moved = update_gates(spec, state, stats, mean_field)
-        if ahead is None and _gates_rest(iterate.state, moved):
+        before, after = iterate.state.gates, moved.gates
+        changes = np.zeros(1) if before is None or after is None else np.abs(before.inclusion - after.inclusion)
+        if ahead is None and changes.max() < OPTIONS.max_inclusion_change:
             ahead = fixed_point_step(spec, state)
             if ahead is not None:
                 state = ahead
@@ -194,13 +196,6 @@ def newton_step(spec: Spec, iterate: Iterate, damping: float) -> State | None:
         state = update_priors(spec, moved, mean_field)
         rounds -= 1
     return update_missing(spec, state, stats, mean_field)
-
-
-def _gates_rest(before: State, after: State) -> bool:
-    """Whether no indicator changes any more."""
-    if before.gates is None or after.gates is None:
-        return True
-    return bool(np.abs(before.gates.inclusion - after.gates.inclusion).max() < OPTIONS.max_inclusion_change)
 
 
 def fixed_point_step(spec: Spec, state: State) -> State | None:

@@ -293,11 +293,9 @@ def _run_stage(
 
 def _separates(source: Source, state: State, known: bool | None = None) -> bool:
     """Whether the mean scores classify every row correctly, so that no loss grows with the coefficients."""
-    return (
-        known
-        if known is not None
-        else not source.sum_parts(lambda part: part.n_misclassified(state.coefficients.mean, state.missing))
-    )
+    if known is None:
+        known = not source.sum_parts(lambda part: part.n_misclassified(state.coefficients.mean, state.missing))
+    return known
 
 
 def _widened(spec: Spec, source: Source, state: State) -> State:

@@ -78,7 +78,8 @@ class LabelledInputs(AtRandom):
         coefficients = np.asarray(cho_solve((root, True), cross))
         scatter = squares - cross.T @ coefficients
         scatter[np.arange(m), np.arange(m)] += psi
-        scatter[m:, m:] += _even_classes(len(squares) - m)
+        n = len(squares) - m  # label columns (1 for one class, else −1), as in balanced classes:
+        scatter[m:, m:] += LABEL_ROWS * 4.0 * (np.eye(n) / (n + 1) - 1.0 / (n + 1) ** 2)
         residuals = InverseWishart(0.5 * (scatter + scatter.T), nu + sums.total - 1)
         K = np.zeros((m, m)) if K is None else K
         return LabelledInputs(coefficients[:, :m], coefficients[:, m:], residuals, root, K, sums.total)
@@ -101,7 +102,8 @@ class LabelledInputs(AtRandom):
         scatter[:m, :m] -= psi * np.eye(m)
         regression = _LabelRegression.fit(scatter, units, self.total)
         axes = units[:, None] * regression.directions
-        K = axes @ np.diag(1.0 / regression.averaged - regression.values) @ axes.T
+        averaged = regression.probabilities @ regression.weights  # 1/(λ + κ) of each axis
+        K = axes @ np.diag(1.0 / averaged - regression.values) @ axes.T
         return replace(self, K=0.5 * (K + K.T))
 
     @property
@@ -209,11 +211,6 @@ def symmetric_inverse(matrix: Array) -> Array:
     return np.tril(lower) + np.tril(lower, -1).T
 
 
-def _even_classes(n: int) -> Array:
-    """Scatter of label columns (1 for one class, else −1) in balanced classes."""
-    return LABEL_ROWS * 4.0 * (np.eye(n) / (n + 1) - 1.0 / (n + 1) ** 2)
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class _LabelRegression:
@@ -246,8 +243,3 @@ class _LabelRegression:
             0.5 * cross.shape[1] * freedom - 0.5 * degrees * np.linalg.slogdet(residual_scatter)[1] + np.log(EXPLAINED)
         )
         return _LabelRegression(units, directions, values, weights, cross, residual_scatter, softmax(evidence), degrees)
-
-    @property
-    def averaged(self) -> Array:
-        """1/(λ + κ) of each axis, averaged over prior strengths."""
-        return self.probabilities @ self.weights

@@ -191,10 +191,7 @@ class IncompleteRows:
         return design
 
     def directions(self, which: RowSelection, values: Array) -> Rows:
-        """L times vectors of the variables: rows of the layout whose gram is that of their covariance.
-
-        ``which`` are the rows whose groups and multipliers they have.
-        """
+        """L times vectors of the variables in the rows ``which``: rows whose gram is that of their covariance."""
         design = np.zeros((self.design.shape[1], len(values))).T
         self._feed(design, values, which)
         return self.make(design, which)

@@ -179,10 +179,6 @@ class GaussianImputation(Parameters):
         """Whether values are drawn, before the fit, for columns that do not enter linearly or are transformed."""
         return self.fixed and self.mechanism is None
 
-    def shift_of(self, names: Sequence[str]) -> Array:
-        """Shift of the missing values of each of these columns, in standard deviations."""
-        return self.mechanism.of(names) if isinstance(self.mechanism, Shift) else np.zeros(len(names))
-
 
 def check_known(owner: str, given: Sequence[str], names: Sequence[str]) -> None:
     """Reject names of columns that have no missing values."""

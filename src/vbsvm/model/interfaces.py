@@ -280,10 +280,6 @@ class PointDistribution(SecondMoments):
         """Zeros."""
         return np.zeros_like(self.mean)
 
-    def square_sum(self, columns: slice) -> float:
-        """Σ θ² over these columns."""
-        return float(np.add.reduce(np.square(self.mean[columns])))
-
     @property
     def entropy(self) -> float:
         """Minus infinity, so that the ELBO of the start is below every other."""

@@ -280,7 +280,9 @@ def random_effects(
     intervals(ax, heights, np.stack([mean, lower, upper])[:, named])
     if len(named) < n_groups:
         between = slice(NAMED, n_groups - NAMED)
-        _band(ax, mean[between], lower[between], upper[between])
+        rows = np.linspace(NAMED - 0.3, NAMED + BAND_ROWS - 0.7, n_groups - 2 * NAMED)
+        ax.fill_betweenx(rows, lower[between], upper[between], color=style.SKY, alpha=0.35, linewidth=0)
+        ax.plot(mean[between], rows, color=style.BLUE, linewidth=1.4)
         names = [*names[:NAMED], f"… {n_groups - 2 * NAMED} more …", *names[NAMED:]]
         heights = np.insert(heights, NAMED, NAMED + 0.5 * (BAND_ROWS - 1))
     ax.set_yticks(heights, names)
@@ -292,13 +294,6 @@ def random_effects(
     ax.set_xlabel(f"{label}\nmean ± 1.96 SD{model.posterior.notes.aside}{left_out}", loc="right")
     alt = f"Caterpillar plot: {what} of {n_groups} levels of {factor}, in order, with 95 % intervals."
     return style.finish(ax, alt, hidden=style.NO_Y_AXIS)
-
-
-def _band(ax: "Axes", mean: Array, lower: Array, upper: Array) -> None:
-    """All groups between those that are named, in the height of a few rows."""
-    rows = np.linspace(NAMED - 0.3, NAMED + BAND_ROWS - 0.7, len(mean))
-    ax.fill_betweenx(rows, lower, upper, color=style.SKY, alpha=0.35, linewidth=0)
-    ax.plot(mean, rows, color=style.BLUE, linewidth=1.4)
 
 
 def group_name(label: object) -> str:

@@ -11,7 +11,7 @@ from scipy.special import softmax
 
 from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.distributions import ScaleDraws, TabulatedVariance
-from vbsvm.design.columns import UNSEEN, Encoded, Plan, group_labels
+from vbsvm.design.columns import UNSEEN, Encoded, Levels, Plan, group_labels
 from vbsvm.design.formula.reader import Reader
 from vbsvm.inference.adaptation import AdaptedEffects, NaturalEffects, adapt, mixture
 from vbsvm.inference.gibbs import Sample
@@ -77,7 +77,8 @@ class _Rows:
         frame = reader.select(data, row_index)
         labels = [group_labels(frame[name].to_numpy(), name, frame.index) for name in tail.columns]
         tail.levels.check_kinds(labels, tail.columns)
-        levels, places = tail.levels.extended(labels)
+        both = zip(tail.levels.columns, labels, strict=True)
+        levels, places = Levels.learn([np.concatenate(known_and_new) for known_and_new in both])
         plan = replace(reader.plan, factors=(*others, replace(tail, levels=levels)))
         reader = replace(reader, plan=plan)
         missing = [name for name in reader.parts.inputs if frame[name].isna().to_numpy().any()]
@@ -94,7 +95,7 @@ class _Rows:
                 )
         outcome = observed_classes(fit, data)[row_index]
         signs = np.where(outcome == fit.classes[1], 1.0, -1.0)
-        return _Rows(reader, encoded, signs, counts[row_index], places)
+        return _Rows(reader, encoded, signs, counts[row_index], places[: len(tail.levels)])
 
     @property
     def plan(self) -> Plan:
@@ -250,27 +251,19 @@ def _with_previous(prior: NaturalEffects, known: NaturalEffects, positions: NDAr
 
 
 def _precisions(spec: Spec, state: State, plan: Plan) -> tuple[Array, ...]:
-    """Equally likely prior precisions of the effects of a new group.
-
-    A single one, the expected precision, after mean-field optimisation. With a variance by quadrature or draws, it
-    would be dominated by variances near 0.
-    """
+    """Equally likely prior precisions of a new group's effects; after mean-field optimisation the expected one."""
     begin, q = plan.first_effects()[-1], len(plan.factors[-1].slopes)
     scales = [scale for block, scale in zip(spec.blocks, state.scales, strict=True) if block.columns[0].start >= begin]
     if all(isinstance(scale, TabulatedVariance | ScaleDraws) for scale in scales):
         covariances = prior_covariances(plan, spec, state, len(plan.factors) - 1)
         return tuple(np.linalg.inv(covariance).astype(np.float64, copy=False) for covariance in covariances)
-    return (_group_precision(spec.precision(state), begin, q),)
-
-
-def _group_precision(precision: Precision, begin: int, q: int) -> Array:
-    """Precision Λ of the effects of one group, q × q, from that of all coefficients."""
+    precision = spec.precision(state)
     block = np.diag(precision.diagonal[begin : begin + q])
     for first, second, value in precision.couplings:
         if first.start >= begin:
             j, k = first.start - begin, second.start - begin
             block[j, k] = block[k, j] = value
-    return block
+    return (block,)
 
 
 def _normal_from_draws(draws: Array) -> DenseGaussian:

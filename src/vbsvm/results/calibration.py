@@ -139,11 +139,7 @@ def calibrate(models: Sequence[LeftOutScores]) -> list[Calibration]:
 
 
 def _tempered(calibrations: list[Calibration], models: Sequence[LeftOutScores]) -> list[Calibration]:
-    """Multiply all slopes by a common factor θ, so that multiclass probabilities are calibrated.
-
-    One-vs-rest odds, each calibrated on its own, are overconfident as odds between classes. θ maximises
-    the likelihood of the labels; its prior has the mode 1.
-    """
+    """Multiply slopes by a factor θ, the mode of its posterior: one-vs-rest odds are overconfident between classes."""
     every = slice(None, None, -(-len(models[0].f) // MAX_TEMPERED))
     f, u = (np.stack([getattr(model, name)[every] for model in models], axis=1) for name in ("f", "u"))
     truth, s = np.stack([model.y[every] for model in models], axis=1) > 0, models[0].s[every]
@@ -248,11 +244,7 @@ class PosteriorMean:
 
 
 def population_log_odds(links: Sequence[PosteriorMean], odds: Array) -> Array:
-    """Log odds of the population, rows × models, from those of the mean probability.
-
-    Of several classes the log probability against the rest is given instead: their probabilities are in proportion to
-    these.
-    """
+    """Log odds of the population, rows × models; of several classes the log probability of each against the rest."""
     odds = odds + np.array([link.offset for link in links])
     return odds if len(links) == 1 else odds - np.logaddexp(0.0, odds)
 

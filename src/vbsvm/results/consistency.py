@@ -23,7 +23,7 @@ from vbsvm.inference.covariance.kinds import KINDS, WAYS
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.loop import OptimizeResult
 from vbsvm.missing.categories import LevelModel
-from vbsvm.missing.imputation import MissingPatterns, Population
+from vbsvm.missing.imputation import Population
 from vbsvm.missing.model import MissingModel, input_model
 from vbsvm.missing.rows import Inputs
 from vbsvm.missing.settings import MAX_DRAWS
@@ -114,7 +114,9 @@ def _checks(fit: Fit) -> Checks:
     if fit.spreads is not None:
         yield from _spreads(fit.spreads, plan, len(fit.posterior.state.coefficients.mean), gates=fit.selects)
     if fit.missing_patterns is not None:
-        yield from _missing_patterns(fit.missing_patterns)
+        missing, counts = fit.missing_patterns, fit.missing_patterns.counts
+        yield "the patterns of what is missing", missing.patterns.shape == (len(counts), len(missing.names))
+        yield "the patterns of what is missing", counts.ndim == 1 and counts.min(initial=0) >= 0 and counts.sum() > 0
 
 
 def _outcome(outcome: OptimizeResult, spec: Spec, n_coefficients: int) -> Checks:
@@ -340,9 +342,3 @@ def _is_covariance(matrix: Array) -> bool:
     except np.linalg.LinAlgError:
         return False
     return True
-
-
-def _missing_patterns(missing: MissingPatterns) -> Checks:
-    what, counts = "the patterns of what is missing", missing.counts
-    yield what, missing.patterns.shape == (len(counts), len(missing.names))
-    yield what, counts.ndim == 1 and counts.min(initial=0) >= 0 and counts.sum() > 0

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
-from scipy.special import ndtr, ndtri, stdtr, stdtrit
+from scipy.special import stdtr, stdtrit
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.printing import ReliabilityWarning, warn_user
@@ -43,12 +43,6 @@ class NormalIntervals:
     degrees: float = np.inf
     between: Array | None = None  # the part of the covariance that missing values cause
 
-    def _quantile(self, chance: float) -> float:
-        return float(stdtrit(self.degrees, chance)) if np.isfinite(self.degrees) else float(ndtri(chance))
-
-    def _below(self, value: Array) -> Array:
-        return stdtr(self.degrees, value) if np.isfinite(self.degrees) else ndtr(value)
-
     @property
     def variances(self) -> Array:
         """Diagonal of the covariance."""
@@ -62,17 +56,17 @@ class NormalIntervals:
     def sign_probabilities(self) -> Array:
         """Probabilities that coefficients are positive."""
         certain = np.where(self.mean == 0.0, 0.0, np.copysign(np.inf, self.mean))
-        return self._below(np.divide(self.mean, self._sd, out=certain, where=self._sd > 0))
+        return stdtr(self.degrees, np.divide(self.mean, self._sd, out=certain, where=self._sd > 0))
 
     def quantiles(self, chance: float) -> Array:
         """Quantiles of the coefficients."""
-        return self.mean + self._quantile(chance) * self._sd
+        return self.mean + stdtrit(self.degrees, chance) * self._sd
 
     def combination(self, t: Array, chances: list[float]) -> tuple[float, list[float], float]:
         """Standard deviation and quantiles of tᵀθ, and the probability that it is positive."""
         mean, sd = float(t @ self.mean), float(np.sqrt(max(t @ self.covariance @ t, 0.0)))
-        quantiles = [mean + self._quantile(chance) * sd for chance in chances]
-        return sd, quantiles, float(self._below(np.array(mean / sd))) if sd > 0 else 0.5
+        quantiles = [mean + float(stdtrit(self.degrees, chance)) * sd for chance in chances]
+        return sd, quantiles, float(stdtr(self.degrees, mean / sd)) if sd > 0 else 0.5
 
 
 # What tables and figures ask for variances, quantiles, and notes.

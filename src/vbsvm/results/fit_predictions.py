@@ -82,13 +82,13 @@ def with_groups(fit: "Fit", encoded: Encoded, groups: str) -> Encoded:
     """Rows of known and new groups as they are, or with all groups new; or raise if a group was not seen in fit."""
     if groups == NEW:
         return replace(encoded, levels=tuple(np.full_like(levels, UNSEEN) for levels in encoded.levels))
-    unseen = encoded.first_unseen() if groups == ERROR else None
-    if unseen is not None:
-        factor, row = unseen
-        raise ValueError(
-            f"The group of row {row} in {fit.plan.factors[factor].name!r} was not seen in fit. "
-            "With groups='known' such rows are predicted as of a new group."
-        )
+    for factor, levels in zip(fit.plan.factors, encoded.levels, strict=True) if groups == ERROR else ():
+        if len(rows := np.flatnonzero(levels == UNSEEN)):
+            row = int(rows[0] if encoded.candidates is None else encoded.candidates.row[rows[0]])
+            raise ValueError(
+                f"The group of row {row} in {factor.name!r} was not seen in fit. "
+                "With groups='known' such rows are predicted as of a new group."
+            )
     return encoded
 
 

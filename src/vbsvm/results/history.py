@@ -201,7 +201,8 @@ class Trace:
     def mixing(self) -> Mixing:
         """R̂ and effective draws; of the logarithm for a scale."""
         with np.errstate(divide="ignore"):
-            return Mixing.from_draws(np.log(self.draws) if self.scale else self.draws)
+            draws = np.log(self.draws) if self.scale else self.draws
+        return Mixing(diagnostics.rhat(draws), diagnostics.ess_bulk(draws), diagnostics.ess_tail(draws))
 
 
 @final

@@ -61,7 +61,8 @@ def completed_tables(fit: "Fit", data: Any, n: int, y: Any, random_state: Any) -
             signs = None if labels is None else labels[candidates.row, 0]
             chances = candidate_log_probs(fit, candidates, table, signs, rng)
             if proposed is not None and signs is not None:
-                chances = chances + _label_log_probs(fit, encoded, signs)
+                odds = prediction.log_odds([prediction.mean_scores(fit, encoded)], [fit._link])[:, 0]
+                chances = chances + log_expit(signs * odds)
             which = candidates.sample_one(chances, rng)
             completed = _with_levels(frame, reader.categories, candidates.levels[which])
             if proposed is not None and reader.drawn is not None:
@@ -70,12 +71,6 @@ def completed_tables(fit: "Fit", data: Any, n: int, y: Any, random_state: Any) -
         values = _drawn_values(fit.plan, table, draw, regressors, columns, rng)
         tables.append(like(data, with_values(completed, list(places), values)))
     return tables
-
-
-def _label_log_probs(fit: "Fit", encoded: Encoded, signs: Array) -> Array:
-    """Log probability of labels for each candidate, given its values."""
-    scores = prediction.mean_scores(fit, encoded)
-    return log_expit(signs * prediction.log_odds([scores], [fit._link])[:, 0])
 
 
 def drawn_inputs(
@@ -155,10 +150,7 @@ def label_columns(y: Any, classes: NDArray[Any], n_rows: int) -> Array:
 
 
 def _columns_to_fill(reader: "Reader", data: Any) -> "tuple[pd.DataFrame, dict[str, int]]":
-    """The data as a frame, and the index in the table of each column that is a predictor itself.
-
-    Refuse missing values in columns that only enter in transforms, which can't be undone.
-    """
+    """The data as a frame, and the index of each column that is a predictor; others, of transforms, can't be filled."""
     import pandas as pd
 
     names = frames.names_of(data)

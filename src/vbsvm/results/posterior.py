@@ -15,6 +15,7 @@ from scipy.special import ndtr, ndtri
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.design.columns import Plan
+from vbsvm.inference.covariance.kinds import effective_covariance
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.loop import OptimizeResult
 from vbsvm.model.interfaces import CoefficientDistribution
@@ -104,10 +105,7 @@ class MeanField:
     @property
     def covariance(self) -> Array:
         """Cov(γ v)."""
-        distribution, gates = self.state.gaussian, self.state.gates
-        if gates is None:
-            return distribution.covariances(self.plan.n_fixed)
-        return gates.weigh(distribution.outer(self.plan.n_fixed)) - np.outer(self.mean, self.mean)
+        return effective_covariance(self.state.gaussian, self.state, self.plan.n_fixed)
 
     @property
     def sign_probabilities(self) -> Array:
@@ -133,11 +131,6 @@ class MeanField:
     def inverse_scale(self, block: int) -> float:
         """E[σ⁻²]."""
         return self.state.scales[block].inverse_mean
-
-    def effects(self, which: slice) -> tuple[Array, Array]:
-        """Means and standard deviations of these coefficients."""
-        distribution = self.state.gaussian
-        return distribution.mean[which], np.sqrt(distribution.variances[which])
 
     def variance_components(self, level: float, log_variances: Mapping[str, float] | None = None) -> "pd.DataFrame":
         """Table of variance components, by the blocks' scales or by standard deviations of log σ²."""
@@ -223,11 +216,6 @@ class Sampled:
     def inverse_scale(self, block: int) -> float:
         """Mean of 1/σ²."""
         return float((1.0 / self.sample.scales[block]).mean())
-
-    def effects(self, which: slice) -> tuple[Array, Array]:
-        """Means and standard deviations of these coefficients."""
-        distribution = self.state.gaussian
-        return distribution.mean[which], np.sqrt(distribution.variances[which])
 
     def variance_components(self, level: float, log_variances: Mapping[str, float] | None = None) -> "pd.DataFrame":
         """Table of variance components by the draws, with R̂ and effective draws."""

@@ -102,10 +102,7 @@ def _overflown(variances: Array | float) -> Array:
 
 
 def design_blocks(fit: "Fit", encoded: Encoded) -> Iterator[tuple[NDArray[np.intp], Array]]:
-    """Rows of each block, and their columns of the design, missing predictors at their expected values.
-
-    Columns that have random effects only are left out.
-    """
+    """Rows of each block, and their columns with fixed effects, missing predictors at their expected values."""
     for block in _blocks_of(fit, encoded):
         yield block.where, _completed(fit, block)[0].as_array
 
@@ -272,10 +269,7 @@ def table(mean: Array, sd: Array) -> "pd.DataFrame":
 
 
 def prior_covariances(plan: Plan, spec: Spec, state: State, k: int) -> Array:
-    """Equally likely prior covariances of a new level of the k-th factor.
-
-    Quantiles of the terms' variances are paired by a lattice, so that they vary independently.
-    """
+    """Equally likely prior covariances of a new level of the k-th factor, with quantiles paired by a lattice."""
     n = len(MIDPOINTS)
     orders = [np.arange(n) * LATTICE[j % len(LATTICE)] % n for j in range(len(spec.blocks))]
     values = [scale.values_at(MIDPOINTS[order]) for order, scale in zip(orders, state.scales, strict=True)]
@@ -331,7 +325,9 @@ def _blocks(fit: "Fit", encoded: Encoded) -> Iterator[_Block]:
                 yield _Block(row_index, builder.all_rows(), design, members)
                 continue
             if missing_inputs is None:
-                missing_inputs = _missing_inputs(encoded, population)
+                none, inputs = np.empty((n_rows, 0)), population.inputs  # any of which may be missing in new rows
+                multipliers = none if encoded.multipliers is None else encoded.multipliers
+                missing_inputs = MissingInputs(inputs, multipliers, np.zeros(len(inputs.variables)), none)
             builder = replace(builder, missing_inputs=missing_inputs.take(row_slice))
             for which, rows in builder.parts(builder.patterns()):
                 yield _Block(row_index[which], rows, design[which], tuple(grouping.take(which) for grouping in members))
@@ -347,10 +343,3 @@ def _sparse_blocks(plan: Plan, table: Any) -> Iterator[_Block]:
             nothing = np.broadcast_to(0.0, raw.shape[0])
             where = np.arange(begin, begin + raw.shape[0])
             yield _Block(where, DenseRows(index, matrix, nothing, nothing), np.empty((raw.shape[0], 0)), ())
-
-
-def _missing_inputs(encoded: Encoded, population: Population) -> MissingInputs:
-    """Settings by which any input of a new row may be missing, without shifts."""
-    multipliers = np.empty((len(encoded.table), 0)) if encoded.multipliers is None else encoded.multipliers
-    shift, auxiliary = np.zeros(len(population.inputs.variables)), np.empty((len(encoded.table), 0))
-    return MissingInputs(population.inputs, multipliers, shift, auxiliary)

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from vbsvm.base.arrays import Array, single_threaded_blas
 from vbsvm.base.cached import locked_cached_property, new_lock
-from vbsvm.inference.covariance.kinds import CovarianceEstimate, Covariances, Reliability, reliability, robust_of_draws
+from vbsvm.inference.covariance.kinds import CovarianceEstimate, Covariances, Reliability, reliability
 from vbsvm.inference.covariance.sandwich import Units
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.inputs import proper_draws
@@ -139,10 +139,7 @@ class TrainingRows:
 
     @property
     def can_refit(self) -> bool:
-        """Whether refits without single rows are possible: variational Bayes, with rows in memory.
-
-        A covariance that is known by draws is that of the fit's own rows.
-        """
+        """Whether refits without single rows are possible: variational Bayes in memory, its covariance not by draws."""
         if isinstance(self.source, Distributed) or self.source.pages is not None or self.source.drawn_covariance:
             return False
         return self.inference is not None
@@ -213,7 +210,8 @@ class TrainingRows:
     def _compute_covariance(self, kind: str) -> CovarianceEstimate:
         source = self._unchanged
         if isinstance(self.outcome, Sample):
-            return robust_of_draws(self.spec, self.outcome.state, source, self.n, self._squared, self.units)
+            spec = replace(self.spec, likelihood=self.spec.likelihood.exact)
+            return Covariances(spec, self.outcome.state, source, self.n, self._squared, self.units).of(ROBUST)
         by = "response" if self.affords_response else "curvature"
         if kind == ROBUST and self.imputable:
             return self._by_imputation(self.outcome, by)

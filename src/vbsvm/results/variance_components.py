@@ -108,11 +108,7 @@ def marginals(plan: Plan, spec: Spec, state: State) -> Iterator[Marginal]:
 def table(
     plan: Plan, spec: Spec, state: State, level: float, log_variances: Mapping[str, float] | None = None
 ) -> "pd.DataFrame":
-    """One row for each standard deviation and each correlation: median, interval, and the median of the variance.
-
-    ``log_variances`` has standard deviations of log σ² by term, where something better than the distributions of the
-    scales is known. ``note`` says of which rows the interval is too narrow.
-    """
+    """One row for each standard deviation and correlation; ``log_variances`` has known ones of log σ² by term."""
     components, sd_of_log = list(marginals(plan, spec, state)), log_variances or {}
     rows = [_row(m, level, sd_of_log.get(m.term)) for m in components]
     return _frame(rows, [(m.term, m.effect) for m in components]).assign(note=[m.note for m in components])
@@ -138,10 +134,7 @@ def warn_of_narrow(table: "pd.DataFrame") -> None:
 
 
 def _row(marginal: Marginal, level: float, log_sd: float | None) -> tuple[float, ...]:
-    """Median, interval, and squared median; for a tabulated density the highest-density interval.
-
-    With ``log_sd``, log σ² is normal with this standard deviation around its median.
-    """
+    """Median, interval (highest-density if tabulated, else by ``log_sd`` of log σ² if known), and squared median."""
     chances = np.array([0.5, 0.5 - 0.5 * level, 0.5 + 0.5 * level])
     if isinstance(marginal.distribution, TabulatedVariance):
         median = float(marginal.distribution.quantiles(chances[:1])[0])

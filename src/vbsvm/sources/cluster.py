@@ -321,7 +321,7 @@ def map_partitions_lazily(function: Callable[[Any, Any], Any], model: Any, X: An
 
     ``example`` is its answer for a frame, or an array, without rows. The model is put into the graph once.
     """
-    compute = delayed(_identity)(model)
+    compute = delayed(lambda fitted: fitted)(model)
     if not is_array(X):
         return X.map_partitions(_apply, compute, function, meta=example)
     X = _whole_rows(X)
@@ -329,10 +329,6 @@ def map_partitions_lazily(function: Callable[[Any, Any], Any], model: Any, X: An
         return X.map_blocks(_apply, compute, function, drop_axis=1, dtype=example.dtype, meta=example)
     chunks = (X.chunks[0], (example.shape[1],))
     return X.map_blocks(_apply, compute, function, chunks=chunks, dtype=example.dtype, meta=example)
-
-
-def _identity(model: Any) -> Any:
-    return model
 
 
 def _apply(block: Any, model: Any, function: Callable[[Any, Any], Any]) -> Any:

@@ -49,11 +49,7 @@ class WorkerPart:
 
 
 def aligned(array: NDArray[Any]) -> NDArray[Any]:
-    """The array, contiguous and aligned in memory.
-
-    What a network delivers begins anywhere, and vector instructions then add in another order: the last bits would
-    depend on which rows have travelled.
-    """
+    """The array contiguous and aligned in memory: else the last bits of sums depend on which rows have travelled."""
     if (array.flags.c_contiguous or array.flags.f_contiguous) and array.ctypes.data % ALIGNMENT == 0:
         return array
     return np.array(array, order="F" if array.flags.f_contiguous else "C")

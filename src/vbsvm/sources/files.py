@@ -262,9 +262,9 @@ def _paths_of(given: Any) -> list[Path]:
 def _matches(name: str) -> list[Path]:
     place = Path(name).expanduser()
     if place.is_dir():
-        paths = sorted(
-            entry for entry in place.iterdir() if _is_table(entry) or _is_partition(entry) or _has_tables(entry)
-        )
+        visible = [entry for entry in place.iterdir() if not entry.name.startswith((".", "_"))]
+        partitions = {entry for entry in visible if "=" in entry.name and entry.is_dir()}  # of Hive, as year=2024
+        paths = sorted(entry for entry in visible if entry in partitions or _is_table(entry) or _has_tables(entry))
         if not paths:
             raise FileNotFoundError(f"The folder {name} has no file that ends in .parquet, .csv, .tsv or .txt.")
         return [_regular(entry) for entry in paths]
@@ -299,11 +299,6 @@ def _ending(path: Path) -> tuple[str, bool]:
 def _is_table(path: Path) -> bool:
     """Whether a file in a folder is a table by its name: not hidden, with a known suffix."""
     return not path.name.startswith((".", "_")) and _ending(path)[0] in (*PARQUET, *TEXT)
-
-
-def _is_partition(path: Path) -> bool:
-    """Whether it is a Hive partition folder such as ``year=2024``."""
-    return "=" in path.name and not path.name.startswith((".", "_")) and path.is_dir()
 
 
 def _has_tables(path: Path) -> bool:

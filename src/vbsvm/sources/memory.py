@@ -117,10 +117,7 @@ class Memory(BlockSource):
 
     @cached_property
     def plain(self) -> bool:
-        """Whether the table has no groups or missing values and is standardised implicitly inside products.
-
-        A table of one block is standardised once, as it needs no more memory than work space does.
-        """
+        """Whether several blocks without groups and missing values are standardised implicitly inside products."""
         special = self.groupings or self.n_random_only or self.wide or self.missing_inputs or self.candidates
         return not special and (self.n_blocks > 1 or self.in_parts) and not self.recipe.far.any()
 

@@ -218,10 +218,7 @@ class Pages:
         return self.limit // 16
 
     def count_bytes(self, n_bytes: int) -> None:
-        """Count bytes that were or will be read; release all pages above a quarter of the limit.
-
-        Another thread that still reads some of them finds them in the system's own memory, or on disk.
-        """
+        """Count bytes that are read; above a quarter of the limit release all pages, which threads may read again."""
         self._n_bytes_read += n_bytes
         if self._n_bytes_read > self.limit // 4:
             self._n_bytes_read = n_bytes

@@ -61,7 +61,8 @@ class SparseTable:
     @cached_property
     def design(self) -> SparseDesign:
         """All rows as the design of the dual layout."""
-        return SparseDesign.from_matrix(self.whole)
+        X, recipe = self.X, self.recipe
+        return SparseDesign(X.data, X.indices, X.indptr, recipe.centre, recipe.scale, recipe.intercept)
 
     @cached_property
     def whole(self) -> SparseMatrix:

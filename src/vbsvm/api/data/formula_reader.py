@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Any, Self, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -142,7 +142,7 @@ class FormulaReader:
         n_rows = len(frames.column(data, self.parts.outcome))
         if not self.resident and not n_rows:
             return UsedRows(None, np.empty(0), 0)
-        weights, n_dropped = (self._complete_weights if self.missing == "drop" else self._weights)(data, n_rows)
+        weights, n_dropped = self._weights(data, n_rows)
         rows = None if weights.all() else np.flatnonzero(weights)
         return UsedRows(rows, weights if rows is None else weights[rows], n_dropped)
 
@@ -151,23 +151,17 @@ class FormulaReader:
         return Needs.from_formula(self.parts)
 
     def _weights(self, data: Any, n_rows: int) -> tuple[Array, int]:
-        """Weights of the rows."""
-        weights = self.weights
-        if isinstance(weights, str):
-            weights = frames.take(data, [weights])[weights].to_numpy()
-        return label_checks.read_weights(weights, n_rows, "weights", may_all_be_zero=not self.resident), 0
-
-    def _complete_weights(self, data: Any, n_rows: int) -> tuple[Array, int]:
-        """Weights, 0 for incomplete rows; and the number of incomplete rows of positive weight."""
-        masks = frames.missing_rows(data, self.parts.columns)
-        raw: Any = self.weights
+        """Weights, 0 for rows that are dropped; and the number of dropped rows of positive weight."""
+        raw, unknown, drops = cast(Any, self.weights), np.zeros(n_rows, dtype=bool), self.missing == "drop"
         if isinstance(raw, str):
-            raw = frames.take(data, [raw], may_miss=[raw])[raw].to_numpy()
-        unknown = np.zeros(n_rows, dtype=bool)
-        if np.shape(raw) == unknown.shape:
-            unknown = frames.missing_rows({"weights": raw}, ["weights"])["weights"]
+            raw = frames.take(data, [raw], may_miss=[raw] if drops else ())[raw].to_numpy()
+        if drops and np.shape(raw) == unknown.shape:
+            unknown = frames.column({"weights": raw}, "weights").isna().to_numpy()
             raw = np.where(unknown, 0.0, raw)
         weights = label_checks.read_weights(raw, n_rows, "weights", may_all_be_zero=not self.resident)
+        if not drops:
+            return weights, 0
+        masks = {name: frames.column(data, name).isna().to_numpy() for name in self.parts.columns}
         complete = ~np.logical_or.reduce([*masks.values()])
         if self.resident and not (weights[complete] > 0).any():
             worst = max(masks, key=lambda name: int(masks[name].sum()))

@@ -80,7 +80,9 @@ def read_table(
     table, members = _split_group(X, group)
     columns = list(_columns(table))
     if reset:
-        found = categories_of(table, None, _positive_weight(sample_weight, len(columns[0][1])))
+        weights, n_rows = np.asarray(1.0 if sample_weight is None else sample_weight), len(columns[0][1])
+        used = weights != 0 if weights.shape == (n_rows,) else np.ones(n_rows, dtype=bool)  # validated later
+        found = categories_of(table, None, used)
         estimator.levels_ = {name: one_hot.check_levels(name, summary.labels) for name, summary in found.items()}
     encoded, new = one_hot.encode([(name, cells) for name, cells, _ in columns], estimator.levels_)
     if new and not reset:
@@ -97,12 +99,6 @@ def _columns(X: Any) -> Iterator[tuple[Any, NDArray[Any], Any]]:
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: reshape X to rows and columns.")
     yield from ((j, X[:, j], X.dtype) for j in range(X.shape[1]))
-
-
-def _positive_weight(sample_weight: Any, n_rows: int) -> NDArray[np.bool_]:
-    """Mask of rows with nonzero weight; weights are validated later."""
-    weights = None if sample_weight is None else np.asarray(sample_weight)
-    return np.ones(n_rows, dtype=bool) if weights is None or weights.shape != (n_rows,) else weights != 0
 
 
 def _warn_of_new_levels(columns: Sequence[tuple[Any, NDArray[Any], Any]], new: dict[Any, int]) -> None:
@@ -265,11 +261,13 @@ def _as_numbers(X: Any) -> Any:
 
 
 def _frame_of_numbers(X: Any) -> Any:
-    """A pandas frame of numbers; those whose types are all plain stay as they are.
-
-    Older versions of scikit-learn do not find the names of polars' columns.
-    """
-    plain = all(map(_is_numeric_type, X.dtypes))
+    """A pandas frame of numbers, also of polars, whose column names older versions of scikit-learn do not find."""
+    plain = all(
+        kind.kind in "biuf" and not hasattr(kind, "fill_value")
+        if hasattr(kind, "kind")
+        else values.is_polars_number(kind)
+        for kind in X.dtypes  # those of which scikit-learn makes floats; no sparse ones
+    )
     if plain and hasattr(X, "iloc"):
         return X
     import pandas as pd
@@ -278,13 +276,6 @@ def _frame_of_numbers(X: Any) -> Any:
         return pd.DataFrame(X.to_numpy(), columns=list(X.columns))
     columns = [values.as_floats(cells, f"Column {name!r}", text=True) for name, cells, _ in _columns(X)]
     return pd.DataFrame(dict(enumerate(columns))).set_axis(X.columns, axis=1)
-
-
-def _is_numeric_type(dtype: Any) -> bool:
-    """Whether scikit-learn makes floats of a type: numbers of NumPy, pandas and polars, but no sparse ones."""
-    if hasattr(dtype, "kind"):
-        return dtype.kind in "biuf" and not hasattr(dtype, "fill_value")
-    return values.is_polars_number(dtype)
 
 
 def _cells(column: Any) -> NDArray[Any]:

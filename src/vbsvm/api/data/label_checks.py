@@ -182,14 +182,9 @@ def read_outcome(column: Any, positive: Any) -> tuple[NDArray[Any], Array]:
     if len(levels) < 2:
         raise ValueError(f"The outcome {name!r} has only one class in the rows of positive weight; two are needed.")
     others = [level for level in levels if level != positive]
-    return _labels(others[0] if len(others) == 1 else f"not {positive}", positive), np.where(is_positive, 1.0, -1.0)
-
-
-def _labels(negative: Any, positive: Any) -> NDArray[Any]:
-    """Both labels in an array of their own kind, or of objects where they are of two kinds."""
-    if type(negative) is type(positive) and not isinstance(negative, str):
-        return np.array([negative, positive])
-    return np.array([negative, positive], dtype=object)
+    negative = others[0] if len(others) == 1 else f"not {positive}"
+    same_kind = type(negative) is type(positive) and not isinstance(negative, str)
+    return np.array([negative, positive], None if same_kind else object), np.where(is_positive, 1.0, -1.0)
 
 
 def check_counts(weights: Array) -> Array:

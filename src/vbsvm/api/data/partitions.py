@@ -236,10 +236,8 @@ class Partitions(ABC):
 
     def check_memory(self, total: Any) -> None:
         """Reject formulas whose whole columns, of which splines and some transforms are learned, are too large."""
-        summary = getattr(total, "formula", None)
-        advice = None if summary is None else self.memory_advice(summary.whole_bytes)
-        if summary is not None and advice is not None:
-            summary.check_size(advice)
+        if (summary := getattr(total, "formula", None)) is not None:
+            summary.check_size(self.memory_advice)
 
     def memory_advice(self, n_bytes: int) -> str | None:
         """What to do where whole columns take this many bytes, or more; None where they fit in memory."""

@@ -97,10 +97,7 @@ def _columns_to_draw(
 def _with_draws(
     reader: Reader, frame: "pd.DataFrame", whole: "pd.DataFrame", names: tuple[str, ...], sampler: ColumnSampler
 ) -> tuple[Reader, Encoded]:
-    """The reader with the distribution of drawn columns, and the encoded frame; ``whole`` has no gaps in them.
-
-    It is that given all columns of the table which do not depend on them, nor on categories that are missing.
-    """
+    """The reader that draws ``names`` given known columns independent of them, and the frame; ``whole`` has no gaps."""
     encoded = reader.encode(whole)
     table = encoded.table if encoded.candidates is None else encoded.table[encoded.candidates.firsts]
     places = {variable.place for variable in reader.linear.variables}
@@ -149,7 +146,8 @@ def learn_reader(
     categorical = {one for matrix in matrices for one in matrix.categorical}
     linear, own_columns = learn_linear(parts, frame, factors_of, categorical, masks)
     categories, uncertain = _learn_categories(original, categorical, factors_of, linear.reasons, weights)
-    hidden = [Matrix.learn(f"0 + {_quoted(expression, frame)}", frame) for expression in own_columns]
+    quoted = [f"`{one}`" if one in frame.columns and not one.isidentifier() else one for one in own_columns]
+    hidden = [Matrix.learn(f"0 + {expression}", frame) for expression in quoted]
     mains = [k for k, of_column in enumerate(factors_of[:n_fixed]) if len(of_column) == 1 and k not in uncertain]
     mains += [variable.place for variable in linear.variables if variable.place >= n_fixed]
 
@@ -220,10 +218,7 @@ def learn_spline(term: SplineTerm, x: Array) -> Spline:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class _Factor:
-    """A grouping factor: each row's level, names of the effects, and the terms that they belong to.
-
-    Each term has its matrix, the columns that effects multiply, and the positions of its effects among all.
-    """
+    """A grouping factor: row levels, names of effects, and terms: matrix, columns times effects, effects' positions."""
 
     columns: tuple[str, ...]
     levels: Levels
@@ -262,10 +257,7 @@ _RandomOnly = tuple[ColumnKey, bool]
 def _plan_factors(
     factors: list[_Factor], fixed: Matrix, n_fixed: int, standardize: bool
 ) -> tuple[tuple[FactorPlan, ...], dict[_RandomOnly, tuple[int, int]]]:
-    """Design columns of each factor's effects; and those columns that no fixed effect has.
-
-    Of each of the latter the place: which of all terms, and which column of its matrix.
-    """
+    """Design columns of each factor's effects; and of columns without a fixed effect the term, and which of its own."""
     shared = {key: j for j, key in enumerate(fixed.keys) if j >= fixed.first}
     random_only: dict[_RandomOnly, tuple[int, int]] = {}
     planned, n_terms = [], 0
@@ -302,8 +294,3 @@ def _learn_categories(
     incomplete = {expression for expression, names in columns.items() if missing & set(names)}
     uncertain = tuple(k for k, factors in enumerate(factors_of) if incomplete & set(factors))
     return Categories.learn(frame, chosen, weights), uncertain
-
-
-def _quoted(expression: str, frame: "pd.DataFrame") -> str:
-    """A factor in formula syntax: names that are not identifiers in backticks."""
-    return f"`{expression}`" if expression in frame.columns and not expression.isidentifier() else expression

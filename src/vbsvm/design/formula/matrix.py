@@ -286,7 +286,9 @@ class Spline:
         knots = np.concatenate([np.zeros(DEGREE + 1), inside, np.ones(DEGREE + 1)])
         # The constant and the line have no penalty; they are known exactly and projected out first, as rounding hides
         # them for very uneven knots.
-        lines = np.stack([np.ones(len(knots) - DEGREE - 1), _greville(knots)], axis=1)
+        n_basis = len(knots) - DEGREE - 1
+        greville = np.stack([knots[j + 1 : j + 1 + n_basis] for j in range(DEGREE)]).mean(axis=0)
+        lines = np.stack([np.ones(n_basis), greville], axis=1)
         rest = np.linalg.qr(lines, mode="complete").Q[:, 2:]
         _, bends, directions = np.linalg.svd(_bending_root(knots) @ rest, full_matrices=False)
         rotation = rest @ (directions.T / bends)
@@ -308,12 +310,6 @@ class Spline:
             with np.errstate(over="ignore"):  # who encodes looks for values that are not finite
                 Z[outside] += (t - inside)[outside, None] * ends
         return Z
-
-
-def _greville(knots: Array) -> Array:
-    """Coefficients of the straight line in this basis (Greville abscissae)."""
-    n_basis = len(knots) - DEGREE - 1
-    return np.stack([knots[j + 1 : j + 1 + n_basis] for j in range(DEGREE)]).mean(axis=0)
 
 
 def _bending_root(knots: Array) -> Array:

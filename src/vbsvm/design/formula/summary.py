@@ -6,9 +6,10 @@ such as ``scale`` and ``poly`` are learned from all values of their columns, whi
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NoReturn, Self, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,17 +115,14 @@ class FormulaSummary:
             self.n_rows + other.n_rows,
         )
 
-    @property
-    def whole_bytes(self) -> int:
-        """Size of the whole columns in bytes."""
-        return sum(part.nbytes for parts in self.whole_columns.values() for part in parts)
-
-    def check_size(self, advice: str) -> NoReturn:
-        """Raise an error for whole columns that are too large."""
-        raise ValueError(
-            "Splines and transforms such as scale() and poly() are learned from all values of their columns "
-            f"({', '.join(self.needs.whole_columns)}), {advice}"
-        )
+    def check_size(self, advice: Callable[[int], str | None]) -> None:
+        """Raise if there is ``advice`` for whole columns of this many bytes: they are too large."""
+        what_to_do = advice(sum(part.nbytes for parts in self.whole_columns.values() for part in parts))
+        if what_to_do is not None:
+            raise ValueError(
+                "Splines and transforms such as scale() and poly() are learned from all values of their columns "
+                f"({', '.join(self.needs.whole_columns)}), {what_to_do}"
+            )
 
     def frame(self) -> "pd.DataFrame":
         """The representative rows, in types for formulaic."""

@@ -122,10 +122,6 @@ class CovarianceEstimate:
     degrees: float = np.inf
     between: Array | None = None
 
-    def of_units(self, units: Units | None) -> "CovarianceEstimate":
-        """Copy with its independent units, which determine the degrees of freedom."""
-        return self if units is None else replace(self, unit=units.factor, degrees=float(units.n_units - 1))
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -225,7 +221,8 @@ class Covariances:
         covariance, unlikely = self._without_unlikely(state, covariance)
         reliability = self.reliability.and_warnings(*warnings, *unlikely)
         mean = effective_mean(state)[: self.n]
-        return CovarianceEstimate("robust", mean, covariance, reliability, by=by).of_units(self.units)
+        unit, degrees = (None, np.inf) if self.units is None else (self.units.factor, float(self.units.n_units - 1))
+        return CovarianceEstimate("robust", mean, covariance, reliability, by=by, unit=unit, degrees=degrees)
 
     def _bread(self, by: str) -> tuple[str, Spec, State, Array, list[str]]:
         """Bread of the sandwich: how it was computed, its model and state, the matrix, and warnings."""
@@ -289,14 +286,6 @@ def about_units(units: Units | None, likelihood: Likelihood) -> list[str]:
     ]
     dominated = not likelihood.normalised and units.n_effective < min(FEW_EFFECTIVE, 0.5 * units.n_units)
     return [CROSSED] * units.crossed + few * (units.n_units < FEW_UNITS) + unequal * dominated
-
-
-def robust_of_draws(
-    spec: Spec, state: State, source: Source, n: int, squared: Source | None = None, units: Units | None = None
-) -> CovarianceEstimate:
-    """The sandwich with the covariance of a sampler's draws; ``state`` has them as its coefficients."""
-    spec = replace(spec, likelihood=spec.likelihood.exact)
-    return Covariances(spec, state, source, n, squared, units).of("robust")
 
 
 def respond(spec: Spec, state: State, source: Source, which: NDArray[np.intp]) -> tuple[Spec, State, Response, bool]:

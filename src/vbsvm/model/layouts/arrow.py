@@ -100,7 +100,7 @@ class ArrowGram:
         return None if x is None else np.concatenate([x, _effects(root, half, reduced, x).ravel()])
 
     def _eliminate(self, precision: Precision) -> tuple[Precision, Array, Array]:
-        """Λ of the core, roots R_g of D_g⁻¹ = R_gR_gᵀ, and R_gᵀB_g."""
+        """Λ of the core, upper triangular roots R_g of D_g⁻¹ = R_gR_gᵀ, and R_gᵀB_g."""
         n_core, q = self.border.shape[2], self.border.shape[1]
         diagonal, diagonals = self._split(precision.diagonal)
         of_groups = diagonals[:, :, None] if q == 1 else diagonals[:, :, None] * np.eye(q)
@@ -111,7 +111,8 @@ class ArrowGram:
             else:
                 j, k = left.start - n_core, right.start - n_core
                 of_groups[:, j, k] = of_groups[:, k, j] = value
-        root = _inverse_root(self.corner + of_groups)
+        D = self.corner + of_groups
+        root = np.sqrt(1.0 / D) if q == 1 else inverse(cholesky(D)).transpose(0, 2, 1)
         return Precision(diagonal, tuple(couplings)), root, _times(root.transpose(0, 2, 1), self.border)
 
     def _reduce(self, right: Array, root: Array, half: Array) -> tuple[Array, Array]:
@@ -286,10 +287,3 @@ def _effects(root: Array, half: Array, reduced: Array, x: Array) -> Array:
     """u_g = D_g⁻¹(r_g − B_gx)."""
     rest = reduced - (_flat(half) @ x).reshape(reduced.shape)
     return _times(root, rest[:, :, None])[:, :, 0]
-
-
-def _inverse_root(D: Array) -> Array:
-    """R_g, upper triangular, with D_g⁻¹ = R_gR_gᵀ."""
-    if D.shape[1] == 1:
-        return np.sqrt(1.0 / D)
-    return inverse(cholesky(D)).transpose(0, 2, 1)

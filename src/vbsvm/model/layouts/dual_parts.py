@@ -40,12 +40,6 @@ class SparseDesign:
         """Raise if the arrays are no valid CSR array: those of a file may not be."""
         self.matrix.raw.check_format(full_check=True)
 
-    @staticmethod
-    def from_matrix(matrix: SparseMatrix) -> "SparseDesign":
-        """The rows of a sparse design matrix."""
-        raw = matrix.raw
-        return SparseDesign(raw.data, raw.indices, raw.indptr, matrix.centre, matrix.scale, matrix.intercept)
-
     @cached_property
     def matrix(self) -> SparseMatrix:
         """The rows as a design matrix."""

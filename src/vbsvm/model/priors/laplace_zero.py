@@ -178,7 +178,11 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
                     f"LaplaceZero: rho={self.rho!r} and expected_size={self.expected_size!r} both set the number of "
                     "included predictors: leave one of them at None."
                 )
-        _check_groups(self.groups)
+        if not _is_list(self.groups) or not all(_is_list(group) for group in self.groups):  # text is a list of letters
+            raise ValueError(
+                "LaplaceZero: groups must be a list of lists of columns, such as [['a', 'b'], ['c', 'd']]; got "
+                f"{self.groups!r}."
+            )
         check_whole("LaplaceZero", 0, MAX_RESTARTS, restarts=self.restarts)
         if not isinstance(self.gates, Factorised | Joint):
             raise ValueError(f"LaplaceZero: gates={self.gates!r} is neither Factorised() nor Joint().")
@@ -294,14 +298,6 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
         log_in = q.log_odds + q.log_out
         surplus = (self.rho.a + inside - q.a) * log_in + (self.rho.b + m - inside - q.b) * q.log_out
         return surplus + float(betaln(q.a, q.b) - betaln(self.rho.a, self.rho.b))
-
-
-def _check_groups(groups: object) -> None:
-    """Check that groups are a list of lists; a string would be read as a list of letters."""
-    if not _is_list(groups) or not all(_is_list(group) for group in groups):
-        raise ValueError(
-            f"LaplaceZero: groups must be a list of lists of columns, such as [['a', 'b'], ['c', 'd']]; got {groups!r}."
-        )
 
 
 def _is_list(value: object) -> TypeGuard[Collection[object]]:

@@ -178,7 +178,9 @@ class Models:
 
     def _average_draws(self, encoded: Encoded, scores: Sequence[Scores], weights: Array) -> Array:
         """Averages at each draw of the coefficients, draws × estimates."""
-        changes = [_centred_draws(model) for model in self.intervals if isinstance(model, Sampled)]
+        sampled = [(model.sample.flat, model) for model in self.intervals if isinstance(model, Sampled)]
+        chosen = np.linspace(0, len(sampled[0][0]) - 1, min(len(sampled[0][0]), MAX_DRAWS)).astype(np.intp)
+        changes = [draws[chosen, : model.plan.n_fixed] - model.mean for draws, model in sampled]
         n_rows, pieces = len(weights), []
         for run in _slices(len(changes[0]), n_rows * len(scores)):
             size = run.stop - run.start
@@ -227,7 +229,11 @@ class Models:
         self, of: AverageEstimate, level: float, scale: Scale, simultaneous: bool
     ) -> tuple[Array, Array, Array, Array]:
         known = np.isfinite(of.value)  # else a probability is 0 or 1 to rounding, and nothing is left to doubt
-        sd = np.where(known, self._standard_errors(of.gradients), 0.0)
+        errors = [
+            [np.hypot(intervals.combination(np.array(t), [])[0], link) for *t, link in of_model]
+            for intervals, of_model in zip(self.intervals, of.gradients, strict=True)
+        ]
+        sd = np.where(known, np.sum(errors, axis=0), 0.0)
         t = np.where(known & ((sd > 0) | (of.value != 0)), of.value / sd, np.where(known, 0.0, np.nan))
         degrees = min(one.degrees if isinstance(one, NormalIntervals) else np.inf for one in self.intervals)
         p, quantile = 2.0 * stdtr(degrees, -np.abs(t)), float(stdtrit(degrees, 0.5 + 0.5 * level))
@@ -239,17 +245,8 @@ class Models:
         on_scale = np.where(known, scale.slope(scale.back(of.value)) * sd, 0.0)
         return on_scale, lower, upper, stdtr(degrees, t) if self.of_posterior else p
 
-    def _standard_errors(self, gradients: Sequence[Array]) -> Array:
-        total = np.zeros(len(gradients[0]))
-        for intervals, of_model in zip(self.intervals, gradients, strict=True):
-            total += [float(np.hypot(intervals.combination(np.array(t), [])[0], link)) for *t, link in of_model]
-        return total
-
     def _loadings(self, gradients: Sequence[Array], sd: Array) -> Array:
-        """Matrix L such that L Lᵀ is the correlation of the estimates.
-
-        Where there is no joint covariance it is the identity, which is conservative (Šidák 1967).
-        """
+        """L such that L Lᵀ is the estimates' correlation, or taken as none: that is conservative (Šidák 1967)."""
         if len(gradients) > 1 or gradients[0].shape[1] > MAX_COLUMNS:
             return np.eye(len(sd))
         values, vectors = np.linalg.eigh(self.intervals[0].covariance)
@@ -270,13 +267,6 @@ def largest_statistics(loadings: Array, degrees: float) -> Array:
     return np.sort(np.concatenate(largest))
 
 
-def _centred_draws(sampled: Sampled) -> Array:
-    """Draws of the columns' coefficients minus their mean."""
-    draws = sampled.sample.flat[:, : sampled.plan.n_fixed]
-    chosen = np.linspace(0, len(draws) - 1, min(len(draws), MAX_DRAWS)).astype(np.intp)
-    return draws[chosen] - sampled.mean
-
-
 def _slices(n: int, numbers_each: int) -> list[slice]:
     """Slices of range(n) whose numbers fit in memory at once."""
     size = max(1, MAX_NUMBERS // max(numbers_each, 1))
@@ -285,7 +275,5 @@ def _slices(n: int, numbers_each: int) -> list[slice]:
 
 def weights_in_groups(weights: Array, codes: NDArray[np.intp], n_groups: int) -> Array:
     """Normalised weights of rows within their group, rows × groups; 0 for rows without a group (−1)."""
-    matrix = np.zeros((len(weights), n_groups))
-    inside = codes >= 0
-    matrix[np.flatnonzero(inside), codes[inside]] = weights[inside]
+    matrix = weights[:, None] * (codes[:, None] == np.arange(n_groups))
     return matrix / matrix.sum(axis=0)
