@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, final
 
 import click
 
+from vbsvm.base.printing import visible, wrap_text
 from vbsvm.cli import tables
 from vbsvm.cli.__init__ import say
-from vbsvm.cli.models import description
+from vbsvm.cli.models import description, is_fit
 
 if TYPE_CHECKING:
     from vbsvm import Files, Gibbs, Variational
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from vbsvm.results.fit import Fit
 
 # A text column with more different values than this is a name or an identifier, not a category; an outcome of numbers
-# with more is a measurement, not a class.
-MAX_LEVELS = 100
+# with more than the second is a measurement, not a class.
+MAX_LEVELS, MAX_CLASSES = 100, 30
 # A text column with fewer distinct words than this among its numbers is probably numeric.
 MAX_WORDS = 4
 
@@ -135,7 +136,14 @@ def fit(
         model = _fit_table(tables.read(data, sep=sep, decimal=decimal), request)
     else:
         model = _fit_files(files, request)
-    say(description(model))
+    classes = list(model.classes if is_fit(model) else model.classes_)
+    text = description(model)
+    if request.positive is None and len(classes) == 2:
+        head, *rest = text.split("\n\n")
+        named = f'Modelled class: "{visible(classes[1])}"'
+        head = wrap_text(" ".join(head.split()).replace(f"{named}.", f"{named} (choose with --positive)."))
+        text = "\n\n".join([head, *rest])
+    say(text)
     if out is not None:
         model.save(out, overwrite=force)
         say(f"Wrote {out}.", err=True)
@@ -176,8 +184,9 @@ def _fit_table(frame: Any, request: Request) -> "Fit | Classifier":
             tables.check_columns(frame.columns, names, option)
         _check_one_use(uses)
         frame = frame.drop(columns=list(request.dropped))
-    frame = tables.with_outcome(tables.with_plain_numbers(frame, labels), outcome, drop=request.drop_missing_outcome)
+    frame = tables.with_plain_numbers(frame, labels)
     _check_classes(frame[outcome], request.positive)
+    frame = tables.with_outcome(frame, outcome, drop=request.drop_missing_outcome)
     with tables.file_row_numbers(frame.index):
         frame = frame.reset_index(drop=True)
         if request.formula is not None:
@@ -264,16 +273,16 @@ def _check_one_use(columns: dict[str, Sequence[str | None]]) -> None:
 
 def _check_classes(outcome: Any, positive: str | None) -> None:
     """Reject an outcome that is measured, and say how it becomes two classes."""
-    values = outcome.unique()
+    values = outcome.dropna().unique()
     if outcome.dtype.kind not in "iuf" or len(values) <= 2:
         return
-    if (outcome % 1 != 0).any() or (len(values) > MAX_LEVELS and positive is None):
+    if (values % 1 != 0).any() or (len(values) > MAX_CLASSES and positive is None):
         low, high = values.min(), values.max()
         threshold = 0 if low < 0 < high else outcome.median()
         raise click.ClickException(
-            f"The outcome {outcome.name!r} holds continuous numbers ({len(values)} different values from {low:g} "
-            f"to {high:g}), and classes are needed: add a column such as {outcome.name} > {threshold:g} to the "
-            "table, and predict that one."
+            f"The outcome {outcome.name!r} is continuous: {len(values)} different values from {low:g} to {high:g}. "
+            f"Classes are needed: add a column such as {outcome.name} > {threshold:g} to the table, and predict that "
+            "one."
         )
 
 

@@ -21,7 +21,7 @@ LACKING = "The model needs a column that the table lacks"
 covariance_option = click.option(
     "--covariance",
     type=click.Choice(["robust", "posterior", "curvature", "mean-field"]),
-    help="Type of standard error.  [default: posterior in logistic models, else robust; what is available]",
+    help="Type of standard error.  [default: posterior in logistic models without missing values, else robust]",
 )
 
 
@@ -314,7 +314,7 @@ def description(fitted: Any, covariance: str | None = None, top: int | None = No
     from vbsvm.results import display
 
     fits, table = _fits(fitted), fitted.summary(covariance=covariance)
-    if top is not None or len(fits[0].coef) > MAX_SHOWN:
+    if top is not None or len(fits[0].coef) > MAX_SHOWN or fits[0].selects:
         table = _most_important(fits, table, top)
     if len(fits) == 1:
         return with_cli_notes(display.text(fits[0]._showing(covariance), table))
@@ -323,17 +323,19 @@ def description(fitted: Any, covariance: str | None = None, top: int | None = No
 
 def _most_important(fits: "Sequence[Fit]", table: Any, top: int | None) -> Any:
     """Intercept and ``top`` coefficients of each model by inclusion probability and size; else those included."""
-    import numpy as np
+    from vbsvm.plots.resolve_fit import by_inclusion
 
     chosen, first = [], 0
     for fit in fits:
-        size, included = np.abs(fit.coef * fit.plan.recipe.spread[: len(fit.coef)]), fit.inclusion_probability
-        default = int((included > 0.5).sum()) if fit.selects else MAX_SHOWN
-        order = np.lexsort((-size, -np.round(included, 3)))[: default if top is None else top]
-        n_before = int(fit.plan.recipe.intercept)
+        n_terms, n_before = len(fit.coef), int(fit.plan.recipe.intercept)
+        default = int((fit.inclusion_probability > 0.5).sum()) if fit.selects and n_terms > MAX_SHOWN else MAX_SHOWN
+        order = by_inclusion(fit)[: default if top is None else top]
         chosen += [*range(first, first + n_before), *(first + n_before + order).tolist()]
-        first += n_before + len(size)
+        first += n_before + n_terms
     shown = table.iloc[chosen]
+    if top is None and len(shown) == len(table):
+        shown.attrs = table.attrs
+        return shown
     note = f"{len(chosen)} of {len(table)} coefficients are shown, the most important first; --top N chooses how many."
     if fits[0].selects:
         counts = [f"{int((fit.inclusion_probability > 0.5).sum())} of {len(fit.coef)}" for fit in fits]

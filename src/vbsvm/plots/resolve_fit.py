@@ -43,6 +43,12 @@ def top_k(sizes: ArrayLike, count: int) -> list[int]:
     return sorted(np.argsort(-np.asarray(sizes), kind="stable")[:count].tolist())
 
 
+def by_inclusion(fit: Fit) -> NDArray[np.intp]:
+    """Indices of the coefficients by inclusion probability, equal ones by size per standard deviation."""
+    size = np.abs(fit.coef * fit.plan.recipe.spread[: fit.plan.n_shown])
+    return np.lexsort((-size, -np.round(fit.inclusion_probability, 3)))
+
+
 def check_names(what: str, terms: Any) -> None:
     """Reject a single name in place of a list."""
     if isinstance(terms, str):

@@ -37,6 +37,12 @@ OPTIMISTIC = (
     "with many predictors and few observations this makes the model look much better than it is. Fit it within "
     "cross-validation, where each fold selects anew."
 )
+IN_SAMPLE = (
+    "The observations given to the report may be the training data, with as many in each class. If these are the "
+    "training data, the predictive performance and calibration below are in sample, and optimistic. For honest "
+    "numbers, give the report observations that were not used in the fit, or write it in Python from the fit before "
+    "it is saved, which predicts each observation as if it had been left out."
+)
 # Tolerated difference between the mean predicted probability and the observed proportion.
 MAX_MEAN_ERROR = 0.03
 
@@ -63,6 +69,15 @@ def fit_checks(fit: Fit) -> Iterator[Check]:
 
 
 def prediction_checks(evaluation: Evaluation, *, hinge: bool) -> Iterator[Check]:
+    """Checks of predictive performance, of which none is passed in what may be the training data."""
+    checks = _prediction_checks(evaluation, hinge=hinge)
+    if evaluation.maybe_training:
+        yield Check(False, IN_SAMPLE)
+        checks = (check for check in checks if not check.good)
+    yield from checks
+
+
+def _prediction_checks(evaluation: Evaluation, *, hinge: bool) -> Iterator[Check]:
     """Whether all classes are predicted, and whether the model beats the base rates and simple baselines."""
     collapsed = list(_collapsed(evaluation, hinge=hinge))
     yield from collapsed
@@ -129,7 +144,7 @@ def separation_checks(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[C
 
 def calibration_checks(evaluation: Evaluation, predicted: Sequence[Predicted]) -> Iterator[Check]:
     """Calibration in the large and calibration slope; nothing for optimistic predictions."""
-    if evaluation.optimistic:
+    if evaluation.optimistic or evaluation.maybe_training:
         return
     groups = max(evaluation.rows.groups.values(), key=lambda rows: int(rows.max()), default=None)
     found = [(rows.classes[1], _calibration(rows, groups)) for rows in predicted]

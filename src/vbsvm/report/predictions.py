@@ -61,8 +61,8 @@ IN_SAMPLE = (
     "was fitted to: if they are the same, these measures are in sample, and too good for new observations."
 )
 OTHER_ROWS = (
-    "The report was given {0} observations, but the fit used {1}. For observations in both, these measures are in "
-    "sample, and too good for new observations."
+    "The report was given {0} observations, but the fit used {1}, not all of them the same. For observations in both, "
+    "these measures are in sample, and too good for new observations."
 )
 UNKNOWN = (
     "Predictive performance is not available: the training data are not stored in saved models or in fits by Dask. "
@@ -75,6 +75,7 @@ def key_figures(evaluation: Evaluation | None, fit: Fit) -> Figures:
     pairs = []
     if evaluation is not None:
         source = "leave-one-out" if evaluation.left_out else "observations given to the report"
+        source = "in sample if these are the training data: optimistic" if evaluation.maybe_training else source
         source = "optimistic: predictors selected with all observations" if evaluation.optimistic else source
         measure = "balanced error" if evaluation.weighted else "misclassified"
         lines = [(evaluation.model, f"{measure} ({source})")]
@@ -97,7 +98,7 @@ def section(
     if evaluation is None:
         return Section("Predictive performance", (Text(UNKNOWN),))
     last = _confusion(evaluation) if len(fits) > 1 else _scores(predicted[0], "f0")
-    blocks = (*map(Text, _about(fits, evaluation)), _compared(evaluation, external, fits), _by_class(evaluation), last)
+    blocks = (*map(Text, _about(fits, evaluation)), _compared(evaluation, external), _by_class(evaluation), last)
     return Section("Predictive performance", blocks)
 
 
@@ -105,7 +106,7 @@ def _about(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[str]:
     fit, n_rows = fits[0], len(evaluation.rows.truth)
     if not evaluation.left_out:
         n_fitted = None if fit.facts is None else fit.facts.n_rows
-        yield IN_SAMPLE.format(n_rows) if n_fitted in (None, n_rows) else OTHER_ROWS.format(n_rows, n_fitted)
+        yield (IN_SAMPLE if evaluation.maybe_training else OTHER_ROWS).format(n_rows, n_fitted)
         return
     more = ""
     if fit.facts is not None and fit.facts.n_rows > n_rows:
@@ -131,7 +132,7 @@ def _how(rows: LeftOutRows, link: str) -> str:
     return APPROXIMATE.format(link) + refitted + ("" if rows.doubt is None else FAR_OFF.format(rows.doubt))
 
 
-def _compared(evaluation: Evaluation, other: Evaluation | None, fits: Sequence[Fit]) -> Table:
+def _compared(evaluation: Evaluation, other: Evaluation | None) -> Table:
     """Table of the model and its baselines, a row for each."""
     two = len(evaluation.classes) == 2
     lines, simple = [("the model", evaluation, evaluation.model)], [*evaluation.baselines.values()]
@@ -140,8 +141,8 @@ def _compared(evaluation: Evaluation, other: Evaluation | None, fits: Sequence[F
     lines += [(name, evaluation, p) for name, p in evaluation.baselines.items()]
     lines.append((f"always “{evaluation.most_common}”", evaluation, evaluation.base_rates))
     if other is not None and other is not evaluation:
-        same = fits[0].facts is not None and fits[0].facts.n_rows == len(other.rows.truth)
-        name = "the model, in sample" if same else f"the model, the {len(other.rows.truth)} observations given"
+        given = f"the model, the {len(other.rows.truth)} observations given"
+        name = "the model, in sample" if other.maybe_training else given
         lines.append((name, other, other.model))
     head = ("predicted by", "error rate", "std. error", "balanced error", *(["AUC"] if two else []), "log loss")
     body = cells(*((name, *_line(of, p, two=two, simple=p in simple)) for name, of, p in lines))
