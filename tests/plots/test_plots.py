@@ -480,7 +480,7 @@ class TestSettings:
             ("traces", {"terms": "age"}, r"terms must be a list of names, such as \['age'\]"),
             ("densities", {"terms": "age"}, "terms must be a list of names"),
             ("sensitivity", {"terms": "a"}, "terms must be a list of names"),
-            ("sensitivity", {"terms": ["c"]}, r"there is no coefficient \['c'\]; there are \['a', 'b'\]"),
+            ("sensitivity", {"terms": ["c"]}, r"\['c'\] is not a coefficient: there are \['a', 'b'\]"),
         ],
     )
     def test_other_settings(self, calls, what, given, message):

@@ -117,7 +117,7 @@ def test_other_rows_than_those_of_the_fit_are_not_passed_off_as_them(full, with_
     page = outline(full._without_rows().report(tmp_path / "r.html", with_missing[:200]))
     assert "was given 200 observations, but the fit used 300" in page.words
     page = outline(full._without_rows().report(tmp_path / "r.html", with_missing))
-    assert "if they are the same, these measures are in sample" in page.words
+    assert "If these are the training data, predictive performance and calibration are in sample" in page.words
 
 
 def test_the_same_fit_gives_the_same_bytes(full, with_missing, written, tmp_path):

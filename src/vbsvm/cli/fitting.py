@@ -9,7 +9,7 @@ import click
 from vbsvm.base.printing import visible, wrap_text
 from vbsvm.cli import tables
 from vbsvm.cli.__init__ import say
-from vbsvm.cli.models import description, is_fit
+from vbsvm.cli.models import description, fits_of
 
 if TYPE_CHECKING:
     from vbsvm import Files, Gibbs, Variational
@@ -136,14 +136,11 @@ def fit(
         model = _fit_table(tables.read(data, sep=sep, decimal=decimal), request)
     else:
         model = _fit_files(files, request)
-    classes = list(model.classes if is_fit(model) else model.classes_)
-    text = description(model)
-    if request.positive is None and len(classes) == 2:
-        head, *rest = text.split("\n\n")
-        named = f'Modelled class: "{visible(classes[1])}"'
+    head, *rest = description(model).split("\n\n")
+    if request.positive is None and len(fits_of(model)) == 1:
+        named = f'Modelled class: "{visible(fits_of(model)[0].classes[1])}"'
         head = wrap_text(" ".join(head.split()).replace(f"{named}.", f"{named} (choose with --positive)."))
-        text = "\n\n".join([head, *rest])
-    say(text)
+    say("\n\n".join([head, *rest]))
     if out is not None:
         model.save(out, overwrite=force)
         say(f"Wrote {out}.", err=True)
@@ -204,9 +201,7 @@ def _fit_by_target(frame: Any, target: str, request: Request) -> "Fit | Classifi
         return request.classifier().fit(frame[columns], frame[target], sample_weight=weights)
     for name in text:
         _check_category(frame[name])
-    _note_categories(text)
-    formula = f"`{target}` ~ ." + (f" + (1 | `{request.group}`)" if request.group is not None else "")
-    return _fit_by_formula(frame, formula, target, request)
+    return _fit_by_formula(frame, _formula_of(target, ["."], text, request), target, request)
 
 
 def _inputs(columns: Sequence[str], target: str, request: Request) -> list[str]:
@@ -310,9 +305,12 @@ def _check_category(column: Any) -> None:
         )
 
 
-def _note_categories(text: list[str]) -> None:
+def _formula_of(target: str, terms: list[str], text: list[str], request: Request) -> str:
+    """The formula of these terms and the group; a note says which predictors are categories."""
     if text:
         say(f"Note: text columns are used as categories ({tables.join_names(text)}).", err=True)
+    of_group = "" if request.group is None else f" + (1 | `{request.group}`)"
+    return f"`{target}` ~ {' + '.join(terms)}{of_group}"
 
 
 def _fit_files(files: "Files", request: Request) -> "Fit | Classifier":
@@ -325,16 +323,12 @@ def _fit_files(files: "Files", request: Request) -> "Fit | Classifier":
     target = str(request.target)
     columns = [name for name in table.names if name not in (target, request.weights, *request.dropped)]
     for option, names in request.uses.items():
-        for name in names:
-            if name is not None and name not in table.names:
-                raise click.ClickException(f"{option}: there is no column {name!r} in the files.")
+        tables.check_columns(table.names, names, option)
     inputs = _inputs(columns, target, request)
     text = [name for name in inputs if table.types[name] == "text"]
     if not text and request.positive is None:
         return request.classifier().fit_files(files, target, features=columns, weights=request.weights)
-    _note_categories(text)
-    terms = [f"`{name}`" for name in inputs] + ([] if request.group is None else [f"(1 | `{request.group}`)"])
-    return _fit_files_by_formula(files, f"`{target}` ~ {' + '.join(terms)}", request)
+    return _fit_files_by_formula(files, _formula_of(target, [f"`{name}`" for name in inputs], text, request), request)
 
 
 def _fit_files_by_formula(files: "Files", formula: str, request: Request) -> "Fit":

@@ -115,12 +115,12 @@ def summary(
         say(description(fitted, covariance, top))
         return
     table = fitted.summary(covariance=covariance)
-    note, table = table.attrs["note"], table if top is None else _most_important(_fits(fitted), table, top)
+    note, table = table.attrs["note"], table if top is None else _most_important(fits_of(fitted), table, top)
     table = table.rename_axis(["class", "term"] if table.index.nlevels > 1 else "term").reset_index()
     if json is None:
         tables.write(table, path, force=force)
     else:
-        fits = _fits(fitted)
+        fits = fits_of(fitted)
         components = {"variance_components": fits[0].variance_components().reset_index()} if len(fits) == 1 else {}
         tables.write_json({"coefficients": table, **components}, note, path)
 
@@ -305,7 +305,8 @@ def text_inputs(fitted: Any, target: str | None = None) -> set[str]:
     return fitted._text_columns | ({target} if is_text else set())
 
 
-def _fits(fitted: Any) -> "Sequence[Fit]":
+def fits_of(fitted: Any) -> "Sequence[Fit]":
+    """The fits of a classifier, one for each class against the rest, or the fit itself."""
     return (fitted,) if is_fit(fitted) else fitted.fit_
 
 
@@ -313,7 +314,7 @@ def description(fitted: Any, covariance: str | None = None, top: int | None = No
     """Printed summary of a fit or a classifier, with the ``top`` or up to 60 most important coefficients."""
     from vbsvm.results import display
 
-    fits, table = _fits(fitted), fitted.summary(covariance=covariance)
+    fits, table = fits_of(fitted), fitted.summary(covariance=covariance)
     if top is not None or len(fits[0].coef) > MAX_SHOWN or fits[0].selects:
         table = _most_important(fits, table, top)
     if len(fits) == 1:

@@ -16,18 +16,13 @@ from vbsvm.results.fit import Fit
 
 def select_fit(what: str, fit: Any, class_: Any = None) -> Fit:
     """The fit itself, or that of an estimator, for several classes that of ``class_``."""
-    fits, classes = _fits_of(what, fit)
+    fits, classes = fits_of(what, fit)
     if len(fits) > 1:
         return fits[_class_index(what, classes, class_)]
     positive = fits[0].classes[1]
     if class_ is not None and class_ != positive:
         raise ValueError(f"{what}: there are two classes, and {positive!r} is the modelled class: omit class_.")
     return fits[0]
-
-
-def first_fit(what: str, fit: Any) -> Fit:
-    """The fit itself, or the first of an estimator, for what all classes share."""
-    return _fits_of(what, fit)[0][0]
 
 
 def n_to_show(what: str, top: int | None, of: int, most: int) -> int:
@@ -55,7 +50,7 @@ def check_names(what: str, terms: Any) -> None:
         raise TypeError(f"{what}: terms must be a list of names, such as [{terms!r}]; got {terms!r}.")
 
 
-def _fits_of(what: str, fitted: Any) -> tuple[Sequence[Fit], NDArray[Any]]:
+def fits_of(what: str, fitted: Any) -> tuple[Sequence[Fit], NDArray[Any]]:
     """All fits of an estimator and its classes; of a pipeline or a search, those of the estimator in it."""
     last, pipelines = _last_step(fitted)
     if hasattr(last, "fit_"):
@@ -179,7 +174,7 @@ def predicted(what: str, fit: Any, X: Any = None, y: Any = None, class_: Any = N
 
 
 def _predicted_left_out(what: str, fit: Any, class_: Any) -> Predicted:
-    fits, classes = _fits_of(what, fit)
+    fits, classes = fits_of(what, fit)
     k = 0 if len(fits) == 1 else _class_index(what, classes, class_)
     try:
         return Predicted.from_left_out(left_out_rows(fits, None), fits, k)

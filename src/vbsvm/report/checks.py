@@ -38,10 +38,10 @@ OPTIMISTIC = (
     "cross-validation, where each fold selects anew."
 )
 IN_SAMPLE = (
-    "The observations given to the report may be the training data, with as many in each class. If these are the "
-    "training data, the predictive performance and calibration below are in sample, and optimistic. For honest "
-    "numbers, give the report observations that were not used in the fit, or write it in Python from the fit before "
-    "it is saved, which predicts each observation as if it had been left out."
+    "The training data are not stored in this fit, and the observations given to the report may be the same. If these "
+    "are the training data, predictive performance and calibration are in sample, and optimistic. For honest numbers, "
+    "give the report observations that were not used in the fit, or write it in Python from the fit before it is "
+    "saved: it then predicts each observation by leave-one-out."
 )
 # Tolerated difference between the mean predicted probability and the observed proportion.
 MAX_MEAN_ERROR = 0.03
@@ -146,7 +146,7 @@ def calibration_checks(evaluation: Evaluation, predicted: Sequence[Predicted]) -
     """Calibration in the large and calibration slope; nothing for optimistic predictions."""
     if evaluation.optimistic or evaluation.maybe_training:
         return
-    groups = max(evaluation.rows.groups.values(), key=lambda rows: int(rows.max()), default=None)
+    groups = None if evaluation.factor is None else evaluation.rows.groups[evaluation.factor]
     found = [(rows.classes[1], _calibration(rows, groups)) for rows in predicted]
     if len(found) == 1:
         yield found[0][1]

@@ -82,8 +82,8 @@ class Owner:
         pairs = [pair for pair in _interactions(fit, rows) if not self.grouping.intersection(pair)]
         names = [name for name in self.ranked(fit, rows) if not any(name in pair for pair in pairs)]
         if fit.selects:
-            names = [name for name in names if name in _included(fit, rows)]
-            pairs = [pair for pair in pairs if not _included(fit, rows).isdisjoint(pair)]
+            included = _included(fit, rows)
+            names, pairs = [name for name in names if name in included], [one for one in pairs if included & {*one}]
         return [*pairs, *((name,) for name in names[:MAX_TRIED] if _is_shown(rows, name))][:MAX_TRIED]
 
     def ranked(self, fit: Fit, rows: EffectRows) -> list[str]:
@@ -252,15 +252,18 @@ class Evaluation:
         """The class of largest total weight."""
         return self.classes[int(np.bincount(self.rows.truth, self.rows.weights).argmax())]
 
+    @property
+    def factor(self) -> str | None:
+        """The factor with the most groups."""
+        return max(self.rows.groups, key=lambda name: int(self.rows.groups[name].max()), default=None)
+
     def primary(self, of: LeftOutPredictions) -> Measure:
         """Primary measure: misclassification rate, or balanced error with class weights."""
         return of.balanced_error if self.weighted else of.error
 
     def se(self, measure: Measure) -> float:
         """Standard error, with the groups of the largest factor as independent units where there are some."""
-        if not self.rows.groups:
-            return measure.se
-        return measure.group_se(max(self.rows.groups.values(), key=lambda codes: int(codes.max())))
+        return measure.se if self.factor is None else measure.group_se(self.rows.groups[self.factor])
 
     def auc(self, of: LeftOutPredictions) -> float:
         """Area under the ROC curve, weighted; ties count ½."""

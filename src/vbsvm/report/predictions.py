@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -56,10 +56,6 @@ GROUPED = (
     "observations of known levels. The line on new levels predicts the same observations as if their {0} were unknown, "
     "with the fixed effects of the fit. Cross-validation by group, cross_validate(model, groups={0!r}), refits."
 )
-IN_SAMPLE = (
-    "The training data are not stored in this fit. The report was given {0} observations, the number that the model "
-    "was fitted to: if they are the same, these measures are in sample, and too good for new observations."
-)
 OTHER_ROWS = (
     "The report was given {0} observations, but the fit used {1}, not all of them the same. For observations in both, "
     "these measures are in sample, and too good for new observations."
@@ -105,8 +101,8 @@ def section(
 def _about(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[str]:
     fit, n_rows = fits[0], len(evaluation.rows.truth)
     if not evaluation.left_out:
-        n_fitted = None if fit.facts is None else fit.facts.n_rows
-        yield (IN_SAMPLE if evaluation.maybe_training else OTHER_ROWS).format(n_rows, n_fitted)
+        if fit.facts is not None and not evaluation.maybe_training:
+            yield OTHER_ROWS.format(n_rows, fit.facts.n_rows)
         return
     more = ""
     if fit.facts is not None and fit.facts.n_rows > n_rows:
@@ -118,8 +114,8 @@ def _about(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[str]:
     )
     if fit.selects and evaluation.rows.method == models.APPROXIMATE:
         yield SELECTED
-    if evaluation.rows.groups:
-        yield GROUPED.format(max(evaluation.rows.groups, key=lambda name: int(evaluation.rows.groups[name].max())))
+    if evaluation.factor is not None:
+        yield GROUPED.format(evaluation.factor)
 
 
 def _how(rows: LeftOutRows, link: str) -> str:
@@ -146,8 +142,7 @@ def _compared(evaluation: Evaluation, other: Evaluation | None) -> Table:
         lines.append((name, other, other.model))
     head = ("predicted by", "error rate", "std. error", "balanced error", *(["AUC"] if two else []), "log loss")
     body = cells(*((name, *_line(of, p, two=two, simple=p in simple)) for name, of, p in lines))
-    factor = max(evaluation.rows.groups, key=lambda name: int(evaluation.rows.groups[name].max()), default=None)
-    errors = "" if factor is None else f"Standard errors are clustered on {factor}. "
+    errors = "" if evaluation.factor is None else f"Standard errors are clustered on {evaluation.factor}. "
     source = "Leave-one-out predictions" if evaluation.left_out else "Predictions of the observations given"
     note = f"The log loss of “always {evaluation.most_common}” is that of the class proportions."
     return Table(f"{source}. {errors}{note}", head, body)
@@ -236,8 +231,7 @@ def effects(owner: Owner, key: str) -> Section | None:
     )
     cautions = [Check(False, frame.attrs["caution"]) for frame in tables.values() if "caution" in frame.attrs]
     with mute_warnings(ReliabilityWarning):  # the page says it
-        panels = [_panel(owner, names, f"{key}-effect{k}") for k, names in enumerate(tables)]
-        drawn = pictures(panels, shared_y=True)
+        drawn = pictures([_panel(owner, names, f"{key}-effect{k}") for k, names in enumerate(tables)], shared_y=True)
     body = [row for names, table in tables.items() for row in _rows(names, table)]
     names, first = next(iter(tables.items()))
     head = ("predictor", "value", *["class"] * (first.index.nlevels > len(names)), *printing.headings(first))
@@ -247,15 +241,9 @@ def effects(owner: Owner, key: str) -> Section | None:
 
 
 def _panel(owner: Owner, names: tuple[str, ...], key: str) -> Panel:
-    settings: dict[str, Any] = {"data": owner.data, "covariance": owner.covariance}
-    what = f"by {' and '.join(names)}, with 95 % intervals"
-    draw = partial(figures.effects, owner.of, list(names), **settings)
-    return (
-        key,
-        f"Average predicted probability {what}; the table has the numbers.",
-        f"Average predicted probability {what}.",
-        lambda figure: draw(ax=figure),
-    )
+    what = f"Average predicted probability by {' and '.join(names)}, with 95 % intervals"
+    draw = partial(figures.effects, owner.of, list(names), None, data=owner.data, covariance=owner.covariance)
+    return key, f"{what}; the table has the numbers.", f"{what}.", draw
 
 
 def _rows(names: tuple[str, ...], table: "pd.DataFrame") -> tuple[tuple[Cell, ...], ...]:
