@@ -276,7 +276,8 @@ def random_effects(
     heights = np.arange(len(named), dtype=float)
     if len(named) < n_groups:
         heights[NAMED:] += BAND_ROWS
-    names, _, row = style.row_labels([_group_name(label) if labels else "" for label in table.index[order[named]]])
+    levels = [":".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in table.index[order[named]]]
+    names, _, row = style.row_labels(levels if labels else [""] * len(levels))
     ax = style.axes(ax, 0.9 + row * (heights[-1] + 1))
     lower, upper = mean - Z_95 * sd, mean + Z_95 * sd
     intervals(ax, heights, np.stack([mean, lower, upper])[:, named])
@@ -301,11 +302,6 @@ def _band(ax: "Axes", mean: Array, lower: Array, upper: Array) -> None:
     rows = np.linspace(NAMED - 0.3, NAMED + BAND_ROWS - 0.7, len(mean))
     ax.fill_betweenx(rows, lower, upper, color=style.SKY, alpha=0.35, linewidth=0)
     ax.plot(mean, rows, color=style.BLUE, linewidth=1.4)
-
-
-def _group_name(label: object) -> str:
-    """A group in one word, also where several columns make it."""
-    return ":".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
 def _effect_of_groups(model: Fit, factor: str | None, effect: str | None) -> "tuple[str, str, pd.DataFrame]":

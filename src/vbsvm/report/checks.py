@@ -12,7 +12,7 @@ from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report.document import Check, Limitation, names, percent
 from vbsvm.report.evaluation import Evaluation
 from vbsvm.results import display
-from vbsvm.results.comparison.models import LeftOutPredictions, Measure
+from vbsvm.results.comparison.models import Measure
 from vbsvm.results.covariance import covariance, margin_warning
 from vbsvm.results.effects.check import misfit, quantile_bins
 from vbsvm.results.fit import Fit
@@ -83,7 +83,8 @@ def _prediction_checks(evaluation: Evaluation, *, hinge: bool) -> Iterator[Check
     yield from collapsed
     model, shares = evaluation.model, evaluation.base_rates
     wrong, base = evaluation.primary(model), evaluation.primary(shares)
-    errors = f"{_error_text(evaluation, model)}{' by leave-one-out' if evaluation.left_out else ''}"
+    measure = "Balanced error" if evaluation.weighted else "Misclassification rate"
+    errors = f"{measure} {percent(wrong.value, 1)}{' by leave-one-out' if evaluation.left_out else ''}"
     better = _is_clearly_smaller(evaluation, base, wrong)
     loss = _is_clearly_smaller(evaluation, shares.log_loss, model.log_loss)
     losses = f"log loss {model.log_loss.value:.3f} compared with {shares.log_loss.value:.3f}"
@@ -184,11 +185,6 @@ def _is_clearly_smaller(evaluation: Evaluation, larger: Measure, smaller: Measur
     """Whether the difference of two measures exceeds ``CLEAR_Z`` standard errors."""
     difference = larger - smaller
     return difference.value > CLEAR_Z * evaluation.se(difference)
-
-
-def _error_text(evaluation: Evaluation, of_fit: LeftOutPredictions) -> str:
-    value = percent(evaluation.primary(of_fit).value, 1)
-    return f"Balanced error {value}" if evaluation.weighted else f"Misclassification rate {value}"
 
 
 PSEUDO_LIKELIHOOD = Limitation(

@@ -205,18 +205,17 @@ def calibration(fits: Sequence[Fit], evaluation: Evaluation, found: Sequence[Pre
             " The link from decision values to probabilities, with two parameters, was fitted to the same "
             "leave-one-out decision values: a slope near 1 is expected, and the shape of the curve is more informative."
         )
-    drawn = [_calibration_curve(rows_of_class, f"f{k}") for k, rows_of_class in enumerate(found)]
+    drawn = [
+        picture(
+            f"f{k}-calibration",
+            f"Calibration plot: observed proportion of {one.classes[1]} against its predicted probability.",
+            f"Calibration for “{one.classes[1]}”{' (leave-one-out)' if one.left_out else ''}: smooth curve with its "
+            "95 % band, observed proportions in bins, and the distributions of the predictions at the edges.",
+            partial(figures.calibration, one, None, None),
+        )
+        for k, one in enumerate(found)
+    ]
     return Section("Calibration", (Text(text), *checks.calibration_checks(evaluation, found), *drawn))
-
-
-def _calibration_curve(rows: Predicted, key: str) -> Picture:
-    return picture(
-        f"{key}-calibration",
-        f"Calibration plot: observed proportion of {rows.classes[1]} against its predicted probability.",
-        f"Calibration for “{rows.classes[1]}”{' (leave-one-out)' if rows.left_out else ''}: smooth curve with its "
-        "95 % band, observed proportions in bins, and the distributions of the predictions at the edges.",
-        lambda ax: figures.calibration(rows, ax=ax),
-    )
 
 
 def effects(owner: Owner, key: str) -> Section | None:
