@@ -70,12 +70,15 @@ def test_a_formula_is_fitted_as_in_python_shown_and_saved(place, tmp_path):
     formula = "y ~ a + h + s(b) + (1 | g)"
     expected = Model(formula, table()).fit()
     shown = run("fit", place / "data.csv", "--formula", formula, "--out", tmp_path / "m")
-    assert shown.stdout == f"{with_cli_notes(str(expected))}\n"
+    summary = run("summary", tmp_path / "m").stdout
+    assert summary == f"{with_cli_notes(str(expected))}\n"
+    named = 'Modelled class: "yes"'
+    with_option = summary.replace(f"{named}.", f"{named} (choose with --positive).")
+    assert with_option.split() == shown.stdout.split() != summary.split()
     assert "--covariance" in shown.stdout
     assert "covariance=" not in shown.stdout
     assert f"Wrote {tmp_path / 'm'}." in shown.stderr
     np.testing.assert_allclose(load(tmp_path / "m").coef, expected.coef, rtol=1e-9)
-    assert run("summary", tmp_path / "m").stdout == shown.stdout
 
 
 def test_predictions_are_those_of_python(place):
@@ -128,6 +131,22 @@ def test_groups_weights_and_selection_go_with_a_target(place, tmp_path):
     np.testing.assert_allclose(load(tmp_path / "m").inclusion_probability_, expected.inclusion_probability_, rtol=1e-6)
     found = load(tmp_path / "m")
     assert (found.group, found.prior) == ("g", LaplaceZero())
+
+
+def test_a_selection_is_shown_by_inclusion_and_the_modelled_class_is_named(tmp_path):
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame(rng.normal(size=(150, 6)), columns=list("abcdef"))
+    data["y"] = np.where(3 * data["e"] + rng.logistic(size=150) > 0, "case", "control")
+    data.to_csv(tmp_path / "d.csv", index=False)
+    shown = run("fit", tmp_path / "d.csv", "--target", "y", "--select").stdout
+    assert 'Modelled class: "control" (choose with --positive).' in " ".join(shown.split())
+    lines = re.findall(r"^[a-f] .*", shown, re.MULTILINE)
+    assert lines[0].startswith("e")
+    assert sorted(line[0] for line in lines) == list("abcdef")
+    assert "e-" not in "".join(lines)
+    assert "<0.001" in lines[-1]
+    given = run("fit", tmp_path / "d.csv", "--target", "y", "--positive", "case").stdout
+    assert "choose with" not in given
 
 
 @pytest.mark.parametrize("label", ["2", "2.0"])
@@ -395,7 +414,7 @@ def failing(place):
         "in 5 rows (rows 0, 1, 2, 3, 4). ": (
             *("report", model, "--data", place / "outcomes.csv", "--out", place / "r.html"),
         ),
-        "'a' holds continuous numbers (120 different values from": ("fit", data, "--formula", "a ~ b"),
+        "'a' is continuous: 120 different values from": ("fit", data, "--formula", "a ~ b"),
         "add a column such as a >": ("fit", place / "numbers.csv", "--target", "a"),
     }  # fmt: skip
 
@@ -633,16 +652,17 @@ def test_groups_of_large_integers_are_not_rounded(how, tmp_path):
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        (np.linspace(-1, 2, 120), ("(120 different values from -1 to 2)", "y > 0 ")),
-        (np.linspace(1, 2, 120), ("(120 different values from 1 to 2)", "y > 1.5 ")),
-        (np.arange(120), ("(120 different values from 0 to 119)", "y > 59.5 ")),
+        (np.linspace(-1, 2, 120), ("120 different values from -1 to 2", "y > 0 ")),
+        (np.linspace(1, 2, 120), ("120 different values from 1 to 2", "y > 1.5 ")),
+        (np.arange(120), ("120 different values from 0 to 119", "y > 59.5 ")),
+        (np.r_[np.nan, 1 + np.arange(119) % 59], ("59 different values from 1 to 59", "y > ")),
     ],
 )
 @pytest.mark.parametrize("how", [("--target", "y"), ("--formula", "y ~ a")])
 def test_a_continuous_outcome_is_explained(how, values, told, tmp_path):
     table()[["a"]].assign(y=values).to_csv(tmp_path / "d.csv", index=False)
     said = run("fit", tmp_path / "d.csv", *how, code=1).stderr
-    assert f"The outcome 'y' holds continuous numbers {told[0]}, and classes are needed" in said
+    assert f"The outcome 'y' is continuous: {told[0]}. Classes are needed" in said
     assert f"add a column such as {told[1]}" in said
 
 

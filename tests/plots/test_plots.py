@@ -255,6 +255,7 @@ def test_of_many_groups_the_ends_are_named_and_the_others_a_band(n_groups, n_lin
     boxes = [label.get_window_extent() for label in ax.get_yticklabels()]
     assert all(upper.y0 >= lower.y1 - 1 for lower, upper in itertools.pairwise(sorted(boxes, key=lambda box: box.y0)))
     assert ax.figure.get_figheight() < 10
+    assert {name for name in labels(plots.random_effects(clf, labels=False).yaxis) if "more" not in name} == {""}
 
 
 def test_a_factor_that_is_not_there_is_named(fit, clf, data):
@@ -501,7 +502,7 @@ class TestSettings:
             ("traces", {"terms": "age"}, r"terms must be a list of names, such as \['age'\]"),
             ("densities", {"terms": "age"}, "terms must be a list of names"),
             ("sensitivity", {"terms": "a"}, "terms must be a list of names"),
-            ("sensitivity", {"terms": ["c"]}, r"there is no coefficient \['c'\]; there are \['a', 'b'\]"),
+            ("sensitivity", {"terms": ["c"]}, r"\['c'\] is not a coefficient: there are \['a', 'b'\]"),
         ],
     )
     def test_other_settings(self, calls, what, given, message):

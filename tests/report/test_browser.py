@@ -142,6 +142,10 @@ def test_a_page_on_paper_has_no_navigation_and_no_scroll_boxes(driver, paths):
         assert not page.raw.locator("nav").is_visible()
         assert page.raw.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
         assert len(page.raw.pdf()) > 10_000
+    with driver.page(paths["model"], width=browser.PHONE) as page:
+        assert page.raw.locator(".hint:visible").count() > 0
+        page.raw.emulate_media(media="print")
+        assert page.raw.locator(".hint:visible").count() == 0
 
 
 @pytest.fixture(scope="module")

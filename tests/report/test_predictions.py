@@ -1,5 +1,6 @@
 """What a report says of predictions: rivals that were left out themselves, and verdicts that find planted faults."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -295,8 +296,34 @@ def test_a_loaded_fit_says_what_it_does_not_know(data, tmp_path):
     assert "is not available" in outline(loaded.report(tmp_path / "r.html")).words
     page = outline(loaded.report(tmp_path / "r.html", data[["a", "b"]], data["y"]))
     wrong = (loaded.predict(data[["a", "b"]]) != data["y"]).mean()
-    assert f"{100 * wrong:.1f} % misclassified (observations given to the report)" in page.figures
-    assert "in sample" in page.words
+    tile = "misclassified (in sample if these are the training data: optimistic)"
+    assert f"{100 * wrong:.1f} % {tile}" in page.figures
+    assert "Good: Misclassification" not in page.words
+    assert "alibrated:" not in page.words
+    assert "For honest numbers, give the report observations" in summary_of(page)
+
+
+def test_observations_that_were_not_in_the_fit_are_judged(data, tmp_path):
+    VBSVC().fit(data[["a", "b"]], data["y"]).save(tmp_path / "m.vbsvm")
+    loaded, other = vbsvm.load(tmp_path / "m.vbsvm"), data.assign(y=data["y"].where(data.index > 0, "yes"))
+    assert (other["y"] != data["y"]).sum() == 1
+    for given in (other, data[:150]):
+        page = outline(loaded.report(tmp_path / "r.html", given[["a", "b"]], given["y"]))
+        assert any("(observations given to the report)" in figure for figure in page.figures)
+        assert "Good: Misclassification" in page.words
+        assert "these are the training data" not in page.words
+    page = outline(loaded.report(tmp_path / "r.html", other[["a", "b"]], other["y"]))
+    assert "200 observations, but the fit used 200, not all of them the same" in page.words
+
+
+def test_files_that_say_nothing_of_their_observations_leave_it_open(data, tmp_path):
+    fit = Model("y ~ a + b", data).fit()._without_rows()
+    page = outline(replace(fit, facts=None).report(tmp_path / "r.html", data[:150]))
+    assert any("in sample if these are the training data" in figure for figure in page.figures)
+    several = VBSVC().fit(data[["a", "b"]], data.index % 3)
+    several.save(tmp_path / "m.vbsvm")
+    page = outline(vbsvm.load(tmp_path / "m.vbsvm").report(tmp_path / "r.html", data[["a", "b"]], data.index % 3))
+    assert any("in sample if these are the training data" in figure for figure in page.figures)
 
 
 def test_some_rows_of_many_are_looked_at(data, tmp_path, monkeypatch):

@@ -117,7 +117,7 @@ def test_other_rows_than_those_of_the_fit_are_not_passed_off_as_them(full, with_
     page = outline(full._without_rows().report(tmp_path / "r.html", with_missing[:200]))
     assert "was given 200 observations, but the fit used 300" in page.words
     page = outline(full._without_rows().report(tmp_path / "r.html", with_missing))
-    assert "if they are the same, these measures are in sample" in page.words
+    assert "If these are the training data, predictive performance and calibration are in sample" in page.words
 
 
 def test_the_same_fit_gives_the_same_bytes(full, with_missing, written, tmp_path):
@@ -177,6 +177,35 @@ def test_selection_has_a_section_and_a_caveat(data, tmp_path, prior):
     assert "predictors have an inclusion probability above ½" in page.words
     assert ("several local maxima" in page.words) == (not prior.joint)
     assert bool(re.search(r"\d starts (dis)?agree", page.words)) == bool(prior.restarts)
+
+
+@pytest.mark.parametrize("n_inputs", [3, 40])
+def test_a_selection_lists_likely_predictors_first_and_effects_of_included_ones(tmp_path, n_inputs):
+    rng, names = np.random.default_rng(0), [f"x{k}" for k in range(n_inputs)]
+    X = pd.DataFrame(rng.normal(size=(150, n_inputs)), columns=names)
+    y = np.where(2 * X["x2"] - X["x1"] + rng.logistic(size=150) > 0, "case", "control")
+    clf = VBSVC(LaplaceZero()).fit(X, y)
+    included = {name for name, p in zip(names, clf.inclusion_probability_.ravel(), strict=True) if p > 0.5}
+    assert 0 < len(included) < n_inputs
+    text = clf.report(tmp_path / "r.html").read_text()
+    table = text[text.index(">estimate per SD<") :].partition("</table>")[0]
+    shown = re.findall(r'<th scope="row">(x\d+)', table)
+    assert set(shown[: len(included)]) == included
+    assert len(shown) == min(n_inputs, 10)
+    assert ("; 30 are not shown." in text) == (n_inputs == 40)
+    assert set(re.findall(r"<figcaption>Average predicted probability by (\w+)", text)) == included
+    fit = Model("y ~ .", X.assign(y=y), {"fixed": LaplaceZero()}).fit()
+    text = fit.report(tmp_path / "r.html").read_text()
+    chosen = {fit.plan.shown_names[k] for k in np.flatnonzero(fit.inclusion_probability > 0.5)}
+    assert set(re.findall(r"<figcaption>Average predicted probability by (\w+)", text)) == chosen
+
+
+@pytest.mark.parametrize("n_groups", [6, 100])
+def test_levels_of_grouping_factors_are_not_named(data, tmp_path, n_groups):
+    named = data.assign(g=[f"patient-{k % n_groups}" for k in range(len(data))])
+    text = Model("y ~ age + (1 | g)", named).fit().report(tmp_path / "r.html", named).read_text()
+    assert "patient-" not in text
+    assert "Levels, which may be persons, are not named here; random_effects() lists" in text
 
 
 def test_several_classes_have_a_section_each(tmp_path):

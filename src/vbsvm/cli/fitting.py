@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, final
 
 import click
 
+from vbsvm.base.printing import visible, wrap_text
 from vbsvm.cli import tables
 from vbsvm.cli.__init__ import say
-from vbsvm.cli.models import description
+from vbsvm.cli.models import description, fits_of
 
 if TYPE_CHECKING:
     from vbsvm import Files, Gibbs, Variational
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from vbsvm.results.fit import Fit
 
 # A text column with more different values than this is a name or an identifier, not a category; an outcome of numbers
-# with more is a measurement, not a class.
-MAX_LEVELS = 100
+# with more than the second is a measurement, not a class.
+MAX_LEVELS, MAX_CLASSES = 100, 30
 # A text column with fewer distinct words than this among its numbers is probably numeric.
 MAX_WORDS = 4
 
@@ -135,7 +136,11 @@ def fit(
         model = _fit_table(tables.read(data, sep=sep, decimal=decimal), request)
     else:
         model = _fit_files(files, request)
-    say(description(model))
+    head, *rest = description(model).split("\n\n")
+    if request.positive is None and len(fits_of(model)) == 1:
+        named = f'Modelled class: "{visible(fits_of(model)[0].classes[1])}"'
+        head = wrap_text(" ".join(head.split()).replace(f"{named}.", f"{named} (choose with --positive)."))
+    say("\n\n".join([head, *rest]))
     if out is not None:
         model.save(out, overwrite=force)
         say(f"Wrote {out}.", err=True)
@@ -176,8 +181,9 @@ def _fit_table(frame: Any, request: Request) -> "Fit | Classifier":
             tables.check_columns(frame.columns, names, option)
         _check_one_use(uses)
         frame = frame.drop(columns=list(request.dropped))
-    frame = tables.with_outcome(tables.with_plain_numbers(frame, labels), outcome, drop=request.drop_missing_outcome)
+    frame = tables.with_plain_numbers(frame, labels)
     _check_classes(frame[outcome], request.positive)
+    frame = tables.with_outcome(frame, outcome, drop=request.drop_missing_outcome)
     with tables.file_row_numbers(frame.index):
         frame = frame.reset_index(drop=True)
         if request.formula is not None:
@@ -195,9 +201,7 @@ def _fit_by_target(frame: Any, target: str, request: Request) -> "Fit | Classifi
         return request.classifier().fit(frame[columns], frame[target], sample_weight=weights)
     for name in text:
         _check_category(frame[name])
-    _note_categories(text)
-    formula = f"`{target}` ~ ." + (f" + (1 | `{request.group}`)" if request.group is not None else "")
-    return _fit_by_formula(frame, formula, target, request)
+    return _fit_by_formula(frame, _formula_of(target, ["."], text, request), target, request)
 
 
 def _inputs(columns: Sequence[str], target: str, request: Request) -> list[str]:
@@ -264,16 +268,16 @@ def _check_one_use(columns: dict[str, Sequence[str | None]]) -> None:
 
 def _check_classes(outcome: Any, positive: str | None) -> None:
     """Reject an outcome that is measured, and say how it becomes two classes."""
-    values = outcome.unique()
+    values = outcome.dropna().unique()
     if outcome.dtype.kind not in "iuf" or len(values) <= 2:
         return
-    if (outcome % 1 != 0).any() or (len(values) > MAX_LEVELS and positive is None):
+    if (values % 1 != 0).any() or (len(values) > MAX_CLASSES and positive is None):
         low, high = values.min(), values.max()
         threshold = 0 if low < 0 < high else outcome.median()
         raise click.ClickException(
-            f"The outcome {outcome.name!r} holds continuous numbers ({len(values)} different values from {low:g} "
-            f"to {high:g}), and classes are needed: add a column such as {outcome.name} > {threshold:g} to the "
-            "table, and predict that one."
+            f"The outcome {outcome.name!r} is continuous: {len(values)} different values from {low:g} to {high:g}. "
+            f"Classes are needed: add a column such as {outcome.name} > {threshold:g} to the table, and predict that "
+            "one."
         )
 
 
@@ -301,9 +305,12 @@ def _check_category(column: Any) -> None:
         )
 
 
-def _note_categories(text: list[str]) -> None:
+def _formula_of(target: str, terms: list[str], text: list[str], request: Request) -> str:
+    """The formula of these terms and the group; a note says which predictors are categories."""
     if text:
         say(f"Note: text columns are used as categories ({tables.join_names(text)}).", err=True)
+    of_group = "" if request.group is None else f" + (1 | `{request.group}`)"
+    return f"`{target}` ~ {' + '.join(terms)}{of_group}"
 
 
 def _fit_files(files: "Files", request: Request) -> "Fit | Classifier":
@@ -316,16 +323,12 @@ def _fit_files(files: "Files", request: Request) -> "Fit | Classifier":
     target = str(request.target)
     columns = [name for name in table.names if name not in (target, request.weights, *request.dropped)]
     for option, names in request.uses.items():
-        for name in names:
-            if name is not None and name not in table.names:
-                raise click.ClickException(f"{option}: there is no column {name!r} in the files.")
+        tables.check_columns(table.names, names, option)
     inputs = _inputs(columns, target, request)
     text = [name for name in inputs if table.types[name] == "text"]
     if not text and request.positive is None:
         return request.classifier().fit_files(files, target, features=columns, weights=request.weights)
-    _note_categories(text)
-    terms = [f"`{name}`" for name in inputs] + ([] if request.group is None else [f"(1 | `{request.group}`)"])
-    return _fit_files_by_formula(files, f"`{target}` ~ {' + '.join(terms)}", request)
+    return _fit_files_by_formula(files, _formula_of(target, [f"`{name}`" for name in inputs], text, request), request)
 
 
 def _fit_files_by_formula(files: "Files", formula: str, request: Request) -> "Fit":

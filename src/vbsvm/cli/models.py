@@ -21,7 +21,7 @@ LACKING = "The model needs a column that the table lacks"
 covariance_option = click.option(
     "--covariance",
     type=click.Choice(["robust", "posterior", "curvature", "mean-field"]),
-    help="Type of standard error.  [default: posterior in logistic models, else robust; what is available]",
+    help="Type of standard error.  [default: posterior in logistic models without missing values, else robust]",
 )
 
 
@@ -115,12 +115,12 @@ def summary(
         say(description(fitted, covariance, top))
         return
     table = fitted.summary(covariance=covariance)
-    note, table = table.attrs["note"], table if top is None else _most_important(_fits(fitted), table, top)
+    note, table = table.attrs["note"], table if top is None else _most_important(fits_of(fitted), table, top)
     table = table.rename_axis(["class", "term"] if table.index.nlevels > 1 else "term").reset_index()
     if json is None:
         tables.write(table, path, force=force)
     else:
-        fits = _fits(fitted)
+        fits = fits_of(fitted)
         components = {"variance_components": fits[0].variance_components().reset_index()} if len(fits) == 1 else {}
         tables.write_json({"coefficients": table, **components}, note, path)
 
@@ -305,7 +305,8 @@ def text_inputs(fitted: Any, target: str | None = None) -> set[str]:
     return fitted._text_columns | ({target} if is_text else set())
 
 
-def _fits(fitted: Any) -> "Sequence[Fit]":
+def fits_of(fitted: Any) -> "Sequence[Fit]":
+    """The fits of a classifier, one for each class against the rest, or the fit itself."""
     return (fitted,) if is_fit(fitted) else fitted.fit_
 
 
@@ -313,8 +314,8 @@ def description(fitted: Any, covariance: str | None = None, top: int | None = No
     """Printed summary of a fit or a classifier, with the ``top`` or up to 60 most important coefficients."""
     from vbsvm.results import display
 
-    fits, table = _fits(fitted), fitted.summary(covariance=covariance)
-    if top is not None or len(fits[0].coef) > MAX_SHOWN:
+    fits, table = fits_of(fitted), fitted.summary(covariance=covariance)
+    if top is not None or len(fits[0].coef) > MAX_SHOWN or fits[0].selects:
         table = _most_important(fits, table, top)
     if len(fits) == 1:
         return with_cli_notes(display.text(fits[0]._showing(covariance), table))
@@ -323,17 +324,19 @@ def description(fitted: Any, covariance: str | None = None, top: int | None = No
 
 def _most_important(fits: "Sequence[Fit]", table: Any, top: int | None) -> Any:
     """Intercept and ``top`` coefficients of each model by inclusion probability and size; else those included."""
-    import numpy as np
+    from vbsvm.plots.resolve_fit import by_inclusion
 
     chosen, first = [], 0
     for fit in fits:
-        size, included = np.abs(fit.coef * fit.plan.recipe.spread[: len(fit.coef)]), fit.inclusion_probability
-        default = int((included > 0.5).sum()) if fit.selects else MAX_SHOWN
-        order = np.lexsort((-size, -np.round(included, 3)))[: default if top is None else top]
-        n_before = int(fit.plan.recipe.intercept)
+        n_terms, n_before = len(fit.coef), int(fit.plan.recipe.intercept)
+        default = int((fit.inclusion_probability > 0.5).sum()) if fit.selects and n_terms > MAX_SHOWN else MAX_SHOWN
+        order = by_inclusion(fit)[: default if top is None else top]
         chosen += [*range(first, first + n_before), *(first + n_before + order).tolist()]
-        first += n_before + len(size)
+        first += n_before + n_terms
     shown = table.iloc[chosen]
+    if top is None and len(shown) == len(table):
+        shown.attrs = table.attrs
+        return shown
     note = f"{len(chosen)} of {len(table)} coefficients are shown, the most important first; --top N chooses how many."
     if fits[0].selects:
         counts = [f"{int((fit.inclusion_probability > 0.5).sum())} of {len(fit.coef)}" for fit in fits]

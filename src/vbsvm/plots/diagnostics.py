@@ -14,7 +14,7 @@ from vbsvm.design.columns import INTERCEPT
 from vbsvm.design.values import join_names
 from vbsvm.missing.imputation import CHANGED
 from vbsvm.plots import style
-from vbsvm.plots.resolve_fit import check_names, first_fit, n_to_show, select_fit, top_k
+from vbsvm.plots.resolve_fit import check_names, fits_of, n_to_show, select_fit, top_k
 from vbsvm.results.comparison.approximations import Comparison, Pair
 from vbsvm.results.fit import Fit
 from vbsvm.results.history import Trace
@@ -118,9 +118,7 @@ def _choose(table: "pd.DataFrame", nearest: int, terms: list[str] | None, top: i
     check_names("sensitivity", terms)
     known = [name for name in table.columns if name not in (INTERCEPT, CHANGED)]
     if terms is not None:
-        unknown = [name for name in terms if name not in table.columns]
-        if unknown or not len(terms):
-            raise ValueError(f"sensitivity: there is no coefficient {unknown}; there are {printing.join_names(known)}.")
+        _check_known("sensitivity", terms, list(table.columns), "a coefficient")
         return list(terms), ""
     n_shown = n_to_show("sensitivity", top, len(known), MAX_LINES)
     size = np.abs(table[known].to_numpy(dtype=float)[nearest])
@@ -337,7 +335,7 @@ def missing(fit: Any, ax: "Canvas" = None, *, top: int | None = None) -> "Axes":
         Number of the most common patterns to show; None means at most twelve. Of more than sixty predictors, those
         with the most missing values are shown.
     """
-    model = first_fit("missing", fit)
+    model = fits_of("missing", fit)[0][0]  # all have the same rows
     patterns = model.missing_patterns
     if patterns is None or not len(patterns.names):
         raise ValueError("missing: the data of the fit had no missing values.")

@@ -9,7 +9,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.settings import check_flag, check_level
 from vbsvm.design.columns import INTERCEPT
 from vbsvm.plots import style
-from vbsvm.plots.resolve_fit import n_to_show, select_fit
+from vbsvm.plots.resolve_fit import by_inclusion, n_to_show, select_fit
 from vbsvm.results import tables
 from vbsvm.results.covariance import covariance as covariance_of
 from vbsvm.results.fit import Fit
@@ -200,7 +200,7 @@ def inclusion(fit: Any, ax: "Canvas" = None, *, top: int | None = None, class_: 
     probabilities, signs = model.inclusion_probability, model.sign_probability
     scaled = model.coef * model.plan.recipe.spread[: model.plan.n_shown]
     n_shown = n_to_show("inclusion", top, len(probabilities), MAX_INCLUDED)
-    shown = np.lexsort((-np.abs(scaled), -np.round(probabilities, 3)))[:n_shown]
+    shown = by_inclusion(model)[:n_shown]
     names, height, _ = style.row_labels([model.plan.shown_names[k] for k in shown])
     ax = style.axes(ax, height)
     ax.hlines(range(n_shown), 0.0, probabilities[shown], color=style.FAINT, linewidth=0.8, zorder=0)
@@ -241,6 +241,7 @@ def random_effects(
     effect: str | None = None,
     top: int | None = None,
     class_: Any = None,
+    labels: bool = True,
 ) -> "Axes":
     """Caterpillar plot: random effects of one grouping factor in order, mean ± 1.96 standard deviations.
 
@@ -260,7 +261,10 @@ def random_effects(
         Number of levels with the largest effects in magnitude to show; None means all levels.
     class_ : label, default None
         The class to set against the rest, if the estimator has more than two.
+    labels : bool, default True
+        Name the levels; False leaves them unnamed, for example if they are patients.
     """
+    check_flag("random_effects", labels=labels)
     model = select_fit("random_effects", fit, class_)
     factor, effect, table = _effect_of_groups(model, factor, effect)
     mean, sd = table["estimate"].to_numpy(dtype=float), table["std_error"].to_numpy(dtype=float)
@@ -274,7 +278,8 @@ def random_effects(
     heights = np.arange(len(named), dtype=float)
     if len(named) < n_groups:
         heights[NAMED:] += BAND_ROWS
-    names, _, row = style.row_labels([group_name(label) for label in table.index[order[named]]])
+    levels = [":".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in table.index[order[named]]]
+    names, _, row = style.row_labels(levels if labels else [""] * len(levels))
     ax = style.axes(ax, 0.9 + row * (heights[-1] + 1))
     lower, upper = mean - Z_95 * sd, mean + Z_95 * sd
     intervals(ax, heights, np.stack([mean, lower, upper])[:, named])
@@ -294,11 +299,6 @@ def random_effects(
     ax.set_xlabel(f"{label}\nmean ± 1.96 SD{model.posterior.notes.aside}{left_out}", loc="right")
     alt = f"Caterpillar plot: {what} of {n_groups} levels of {factor}, in order, with 95 % intervals."
     return style.finish(ax, alt, hidden=style.NO_Y_AXIS)
-
-
-def group_name(label: object) -> str:
-    """A group in one word, also where several columns make it."""
-    return ":".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
 def _effect_of_groups(model: Fit, factor: str | None, effect: str | None) -> "tuple[str, str, pd.DataFrame]":

@@ -205,13 +205,9 @@ def calibration_slope(
     """Slope of a logistic recalibration model; with groups, its interval is cluster-robust."""
     x = _log_odds(probabilities)
     Z = np.column_stack([np.ones(len(x)), x])
-    theta, prior = np.array([0.0, 1.0]), PRECISION * np.eye(2)
-    for _ in range(MAX_STEPS):
-        p = expit(Z @ theta)
-        gradient = Z.T @ (weights * (positive - p)) - prior @ (theta - [0.0, 1.0])
-        step = np.linalg.solve((Z.T * (weights * p * (1.0 - p))) @ Z + prior, gradient)
-        theta = theta + np.clip(step, -2.0, 2.0)
-    p = expit(Z @ theta)
+    prior, (shift, change) = PRECISION * np.eye(2), _newton(x, x[None], np.ones(1), weights, weights * positive)
+    slope = 1.0 + float(change[0])
+    p = expit(shift[0] + slope * x)
     H = (Z.T * (weights * p * (1.0 - p))) @ Z + prior
     J = (Z.T * (weights * np.square(positive - p))) @ Z
     if groups is not None:
@@ -219,7 +215,7 @@ def calibration_slope(
         sums = np.stack([np.bincount(groups, column) for column in scores.T], axis=1)
         J = sums.T @ sums
     half = Z_95 * float(np.sqrt(np.linalg.solve(H, np.linalg.solve(H, J + prior).T)[1, 1]))
-    return Slope(float(theta[1]), float(theta[1]) - half, float(theta[1]) + half)
+    return Slope(slope, slope - half, slope + half)
 
 
 def _log_odds(probabilities: Array) -> Array:
@@ -238,7 +234,16 @@ def _binned(probabilities: Array, positive: NDArray[np.bool_], weights: Array) -
 
 
 def _fit_offsets(x: Array, z: Array, kernel: Array, total: Array, hits: Array) -> tuple[Array, Array]:
-    """The shift a of the log odds at each point, by Newton steps, and its standard error."""
+    """The shift a of the log odds at each point, and its standard error."""
+    a, b = _newton(x, z, kernel, total, hits)
+    information = total * (p := expit(x + a[:, None] + b[:, None] * z)) * (1.0 - p)
+    H, J = _moments(kernel * information, z), _moments(np.square(kernel) * information, z)
+    row_a, row_b = _solve(H, np.ones(len(a)), np.zeros(len(a)))  # the first row of H⁻¹
+    return a, np.sqrt(J[0] * row_a * row_a + 2.0 * J[1] * row_a * row_b + J[2] * row_b * row_b)
+
+
+def _newton(x: Array, z: Array, kernel: Array, total: Array, hits: Array) -> tuple[Array, Array]:
+    """Shifts a and b of the log odds x + a + b z at each point, by Newton steps."""
     a, b = np.zeros(len(z)), np.zeros(len(z))
     for _ in range(MAX_STEPS):
         p = expit(x + a[:, None] + b[:, None] * z)
@@ -246,11 +251,7 @@ def _fit_offsets(x: Array, z: Array, kernel: Array, total: Array, hits: Array) -
         H = _moments(kernel * total * p * (1.0 - p), z)
         step_a, step_b = _solve(H, gradient.sum(axis=1) - PRECISION * a, (gradient * z).sum(axis=1) - PRECISION * b)
         a, b = a + np.clip(step_a, -2.0, 2.0), b + np.clip(step_b, -2.0, 2.0)
-    p = expit(x + a[:, None] + b[:, None] * z)
-    information = total * p * (1.0 - p)
-    H, J = _moments(kernel * information, z), _moments(np.square(kernel) * information, z)
-    row_a, row_b = _solve(H, np.ones(len(a)), np.zeros(len(a)))  # the first row of H⁻¹
-    return a, np.sqrt(J[0] * row_a * row_a + 2.0 * J[1] * row_a * row_b + J[2] * row_b * row_b)
+    return a, b
 
 
 def _moments(weights: Array, z: Array) -> tuple[Array, Array, Array]:

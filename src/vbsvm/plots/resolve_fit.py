@@ -16,18 +16,13 @@ from vbsvm.results.fit import Fit
 
 def select_fit(what: str, fit: Any, class_: Any = None) -> Fit:
     """The fit itself, or that of an estimator, for several classes that of ``class_``."""
-    fits, classes = _fits_of(what, fit)
+    fits, classes = fits_of(what, fit)
     if len(fits) > 1:
         return fits[_class_index(what, classes, class_)]
     positive = fits[0].classes[1]
     if class_ is not None and class_ != positive:
         raise ValueError(f"{what}: there are two classes, and {positive!r} is the modelled class: omit class_.")
     return fits[0]
-
-
-def first_fit(what: str, fit: Any) -> Fit:
-    """The fit itself, or the first of an estimator, for what all classes share."""
-    return _fits_of(what, fit)[0][0]
 
 
 def n_to_show(what: str, top: int | None, of: int, most: int) -> int:
@@ -43,13 +38,19 @@ def top_k(sizes: ArrayLike, count: int) -> list[int]:
     return sorted(np.argsort(-np.asarray(sizes), kind="stable")[:count].tolist())
 
 
+def by_inclusion(fit: Fit) -> NDArray[np.intp]:
+    """Indices of the coefficients by inclusion probability, equal ones by size per standard deviation."""
+    size = np.abs(fit.coef * fit.plan.recipe.spread[: fit.plan.n_shown])
+    return np.lexsort((-size, -np.round(fit.inclusion_probability, 3)))
+
+
 def check_names(what: str, terms: Any) -> None:
     """Reject a single name in place of a list."""
     if isinstance(terms, str):
         raise TypeError(f"{what}: terms must be a list of names, such as [{terms!r}]; got {terms!r}.")
 
 
-def _fits_of(what: str, fitted: Any) -> tuple[Sequence[Fit], NDArray[Any]]:
+def fits_of(what: str, fitted: Any) -> tuple[Sequence[Fit], NDArray[Any]]:
     """All fits of an estimator and its classes; of a pipeline or a search, those of the estimator in it."""
     last, pipelines = _last_step(fitted)
     if hasattr(last, "fit_"):
@@ -173,7 +174,7 @@ def predicted(what: str, fit: Any, X: Any = None, y: Any = None, class_: Any = N
 
 
 def _predicted_left_out(what: str, fit: Any, class_: Any) -> Predicted:
-    fits, classes = _fits_of(what, fit)
+    fits, classes = fits_of(what, fit)
     k = 0 if len(fits) == 1 else _class_index(what, classes, class_)
     try:
         return Predicted.from_left_out(left_out_rows(fits, None), fits, k)

@@ -12,7 +12,7 @@ from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report.document import Check, Limitation, names, percent
 from vbsvm.report.evaluation import Evaluation
 from vbsvm.results import display
-from vbsvm.results.comparison.models import LeftOutPredictions, Measure
+from vbsvm.results.comparison.models import Measure
 from vbsvm.results.covariance import covariance, margin_warning
 from vbsvm.results.effects.check import misfit, quantile_bins
 from vbsvm.results.fit import Fit
@@ -36,6 +36,12 @@ RARE = "This is to be expected if a class is rare: use the probabilities."
 OPTIMISTIC = (
     "with many predictors and few observations this makes the model look much better than it is. Fit it within "
     "cross-validation, where each fold selects anew."
+)
+IN_SAMPLE = (
+    "The training data are not stored in this fit, and the observations given to the report may be the same. If these "
+    "are the training data, predictive performance and calibration are in sample, and optimistic. For honest numbers, "
+    "give the report observations that were not used in the fit, or write it in Python from the fit before it is "
+    "saved: it then predicts each observation by leave-one-out."
 )
 # Tolerated difference between the mean predicted probability and the observed proportion.
 MAX_MEAN_ERROR = 0.03
@@ -63,12 +69,22 @@ def fit_checks(fit: Fit) -> Iterator[Check]:
 
 
 def prediction_checks(evaluation: Evaluation, *, hinge: bool) -> Iterator[Check]:
+    """Checks of predictive performance, of which none is passed in what may be the training data."""
+    checks = _prediction_checks(evaluation, hinge=hinge)
+    if evaluation.maybe_training:
+        yield Check(False, IN_SAMPLE)
+        checks = (check for check in checks if not check.good)
+    yield from checks
+
+
+def _prediction_checks(evaluation: Evaluation, *, hinge: bool) -> Iterator[Check]:
     """Whether all classes are predicted, and whether the model beats the base rates and simple baselines."""
     collapsed = list(_collapsed(evaluation, hinge=hinge))
     yield from collapsed
     model, shares = evaluation.model, evaluation.base_rates
     wrong, base = evaluation.primary(model), evaluation.primary(shares)
-    errors = f"{_error_text(evaluation, model)}{' by leave-one-out' if evaluation.left_out else ''}"
+    measure = "Balanced error" if evaluation.weighted else "Misclassification rate"
+    errors = f"{measure} {percent(wrong.value, 1)}{' by leave-one-out' if evaluation.left_out else ''}"
     better = _is_clearly_smaller(evaluation, base, wrong)
     loss = _is_clearly_smaller(evaluation, shares.log_loss, model.log_loss)
     losses = f"log loss {model.log_loss.value:.3f} compared with {shares.log_loss.value:.3f}"
@@ -129,9 +145,9 @@ def separation_checks(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[C
 
 def calibration_checks(evaluation: Evaluation, predicted: Sequence[Predicted]) -> Iterator[Check]:
     """Calibration in the large and calibration slope; nothing for optimistic predictions."""
-    if evaluation.optimistic:
+    if evaluation.optimistic or evaluation.maybe_training:
         return
-    groups = max(evaluation.rows.groups.values(), key=lambda rows: int(rows.max()), default=None)
+    groups = None if evaluation.factor is None else evaluation.rows.groups[evaluation.factor]
     found = [(rows.classes[1], _calibration(rows, groups)) for rows in predicted]
     if len(found) == 1:
         yield found[0][1]
@@ -169,11 +185,6 @@ def _is_clearly_smaller(evaluation: Evaluation, larger: Measure, smaller: Measur
     """Whether the difference of two measures exceeds ``CLEAR_Z`` standard errors."""
     difference = larger - smaller
     return difference.value > CLEAR_Z * evaluation.se(difference)
-
-
-def _error_text(evaluation: Evaluation, of_fit: LeftOutPredictions) -> str:
-    value = percent(evaluation.primary(of_fit).value, 1)
-    return f"Balanced error {value}" if evaluation.weighted else f"Misclassification rate {value}"
 
 
 PSEUDO_LIKELIHOOD = Limitation(

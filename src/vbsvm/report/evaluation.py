@@ -5,6 +5,7 @@ so that neither skewness nor outliers hurt it. It is chosen, and its means and v
 it predicts; sums over rows give this in closed form.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -80,6 +81,9 @@ class Owner:
         """Effects to try: pairs that interact, and the other predictors in the order of ``ranked``."""
         pairs = [pair for pair in _interactions(fit, rows) if not self.grouping.intersection(pair)]
         names = [name for name in self.ranked(fit, rows) if not any(name in pair for pair in pairs)]
+        if fit.selects:
+            included = _included(fit, rows)
+            names, pairs = [name for name in names if name in included], [one for one in pairs if included & {*one}]
         return [*pairs, *((name,) for name in names[:MAX_TRIED] if _is_shown(rows, name))][:MAX_TRIED]
 
     def ranked(self, fit: Fit, rows: EffectRows) -> list[str]:
@@ -88,6 +92,15 @@ class Owner:
             return [name for name in rows.names if name not in self.grouping]
         size = np.abs(fit.coef * fit.plan.recipe.spread[: fit.plan.n_shown])
         return list(dict.fromkeys(owners[k] for k in np.argsort(-size, kind="stable")))
+
+
+def _included(fit: Fit, rows: EffectRows) -> set[str]:
+    """Predictors with an inclusion probability above ½, also of a part of their columns or terms."""
+    of_columns = np.flatnonzero(fit.inclusion_probability > 0.5)
+    if rows.owners:
+        return {rows.owners[k] for k in of_columns}
+    terms = [fit.plan.shown_names[k] for k in of_columns]
+    return {name for name in rows.names if any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", term) for term in terms)}
 
 
 def _interactions(fit: Fit, rows: EffectRows) -> Iterator[tuple[str, str]]:
@@ -214,7 +227,8 @@ class Evaluation:
 
     ``left_out`` says whether each row was predicted without it; else the fit may have seen the rows. ``as_new`` are the
     same rows as if their groups were new ones. ``optimistic`` are models that selected among many predictors with these
-    rows. ``inputs`` are the predictors of the rows, or None if they are not in memory.
+    rows. ``inputs`` are the predictors of the rows, or None if they are not in memory. ``maybe_training`` are rows that
+    can't be told from those of the fit.
     """
 
     left_out: bool
@@ -226,6 +240,7 @@ class Evaluation:
     as_new: LeftOutPredictions | None = None
     optimistic: bool = False
     inputs: EffectRows | None = None
+    maybe_training: bool = False
 
     @cached_property
     def model(self) -> LeftOutPredictions:
@@ -237,15 +252,18 @@ class Evaluation:
         """The class of largest total weight."""
         return self.classes[int(np.bincount(self.rows.truth, self.rows.weights).argmax())]
 
+    @property
+    def factor(self) -> str | None:
+        """The factor with the most groups."""
+        return max(self.rows.groups, key=lambda name: int(self.rows.groups[name].max()), default=None)
+
     def primary(self, of: LeftOutPredictions) -> Measure:
         """Primary measure: misclassification rate, or balanced error with class weights."""
         return of.balanced_error if self.weighted else of.error
 
     def se(self, measure: Measure) -> float:
         """Standard error, with the groups of the largest factor as independent units where there are some."""
-        if not self.rows.groups:
-            return measure.se
-        return measure.group_se(max(self.rows.groups.values(), key=lambda codes: int(codes.max())))
+        return measure.se if self.factor is None else measure.group_se(self.rows.groups[self.factor])
 
     def auc(self, of: LeftOutPredictions) -> float:
         """Area under the ROC curve, weighted; ties count ½."""
@@ -278,7 +296,10 @@ def evaluate_given(fits: Sequence[Fit], predicted: Sequence[Predicted], owner: O
         log_chances, truth = np.log(p), positive.argmax(axis=1)
         decided = (scores * np.array([fit.slope for fit in fits])).argmax(axis=1)
     rows = LeftOutRows(truth, decided, predicted[0].weights, scores, scores, log_chances, None, {})
-    return _with_baselines(fits, rows, _offsets(fits), owner, left_out=False)
+    # Files of fits hold no digest of the observations, but their numbers by class.
+    counts = [(len(truth) - n_positive, n_positive) for n_positive in positive.sum(axis=0).tolist()]
+    same = all(fit.facts is None or fit.facts.rows == n for fit, n in zip(fits, counts, strict=True))
+    return replace(_with_baselines(fits, rows, _offsets(fits), owner, left_out=False), maybe_training=same)
 
 
 def _offsets(fits: Sequence[Fit]) -> Array:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -56,13 +56,9 @@ GROUPED = (
     "observations of known levels. The line on new levels predicts the same observations as if their {0} were unknown, "
     "with the fixed effects of the fit. Cross-validation by group, cross_validate(model, groups={0!r}), refits."
 )
-IN_SAMPLE = (
-    "The training data are not stored in this fit. The report was given {0} observations, the number that the model "
-    "was fitted to: if they are the same, these measures are in sample, and too good for new observations."
-)
 OTHER_ROWS = (
-    "The report was given {0} observations, but the fit used {1}. For observations in both, these measures are in "
-    "sample, and too good for new observations."
+    "The report was given {0} observations, but the fit used {1}, not all of them the same. For observations in both, "
+    "these measures are in sample, and too good for new observations."
 )
 UNKNOWN = (
     "Predictive performance is not available: the training data are not stored in saved models or in fits by Dask. "
@@ -75,6 +71,7 @@ def key_figures(evaluation: Evaluation | None, fit: Fit) -> Figures:
     pairs = []
     if evaluation is not None:
         source = "leave-one-out" if evaluation.left_out else "observations given to the report"
+        source = "in sample if these are the training data: optimistic" if evaluation.maybe_training else source
         source = "optimistic: predictors selected with all observations" if evaluation.optimistic else source
         measure = "balanced error" if evaluation.weighted else "misclassified"
         lines = [(evaluation.model, f"{measure} ({source})")]
@@ -97,15 +94,15 @@ def section(
     if evaluation is None:
         return Section("Predictive performance", (Text(UNKNOWN),))
     last = _confusion(evaluation) if len(fits) > 1 else _scores(predicted[0], "f0")
-    blocks = (*map(Text, _about(fits, evaluation)), _compared(evaluation, external, fits), _by_class(evaluation), last)
+    blocks = (*map(Text, _about(fits, evaluation)), _compared(evaluation, external), _by_class(evaluation), last)
     return Section("Predictive performance", blocks)
 
 
 def _about(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[str]:
     fit, n_rows = fits[0], len(evaluation.rows.truth)
     if not evaluation.left_out:
-        n_fitted = None if fit.facts is None else fit.facts.n_rows
-        yield IN_SAMPLE.format(n_rows) if n_fitted in (None, n_rows) else OTHER_ROWS.format(n_rows, n_fitted)
+        if fit.facts is not None and not evaluation.maybe_training:
+            yield OTHER_ROWS.format(n_rows, fit.facts.n_rows)
         return
     more = ""
     if fit.facts is not None and fit.facts.n_rows > n_rows:
@@ -117,8 +114,8 @@ def _about(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[str]:
     )
     if fit.selects and evaluation.rows.method == models.APPROXIMATE:
         yield SELECTED
-    if evaluation.rows.groups:
-        yield GROUPED.format(max(evaluation.rows.groups, key=lambda name: int(evaluation.rows.groups[name].max())))
+    if evaluation.factor is not None:
+        yield GROUPED.format(evaluation.factor)
 
 
 def _how(rows: LeftOutRows, link: str) -> str:
@@ -131,7 +128,7 @@ def _how(rows: LeftOutRows, link: str) -> str:
     return APPROXIMATE.format(link) + refitted + ("" if rows.doubt is None else FAR_OFF.format(rows.doubt))
 
 
-def _compared(evaluation: Evaluation, other: Evaluation | None, fits: Sequence[Fit]) -> Table:
+def _compared(evaluation: Evaluation, other: Evaluation | None) -> Table:
     """Table of the model and its baselines, a row for each."""
     two = len(evaluation.classes) == 2
     lines, simple = [("the model", evaluation, evaluation.model)], [*evaluation.baselines.values()]
@@ -140,13 +137,12 @@ def _compared(evaluation: Evaluation, other: Evaluation | None, fits: Sequence[F
     lines += [(name, evaluation, p) for name, p in evaluation.baselines.items()]
     lines.append((f"always “{evaluation.most_common}”", evaluation, evaluation.base_rates))
     if other is not None and other is not evaluation:
-        same = fits[0].facts is not None and fits[0].facts.n_rows == len(other.rows.truth)
-        name = "the model, in sample" if same else f"the model, the {len(other.rows.truth)} observations given"
+        given = f"the model, the {len(other.rows.truth)} observations given"
+        name = "the model, in sample" if other.maybe_training else given
         lines.append((name, other, other.model))
     head = ("predicted by", "error rate", "std. error", "balanced error", *(["AUC"] if two else []), "log loss")
     body = cells(*((name, *_line(of, p, two=two, simple=p in simple)) for name, of, p in lines))
-    factor = max(evaluation.rows.groups, key=lambda name: int(evaluation.rows.groups[name].max()), default=None)
-    errors = "" if factor is None else f"Standard errors are clustered on {factor}. "
+    errors = "" if evaluation.factor is None else f"Standard errors are clustered on {evaluation.factor}. "
     source = "Leave-one-out predictions" if evaluation.left_out else "Predictions of the observations given"
     note = f"The log loss of “always {evaluation.most_common}” is that of the class proportions."
     return Table(f"{source}. {errors}{note}", head, body)
@@ -209,18 +205,17 @@ def calibration(fits: Sequence[Fit], evaluation: Evaluation, found: Sequence[Pre
             " The link from decision values to probabilities, with two parameters, was fitted to the same "
             "leave-one-out decision values: a slope near 1 is expected, and the shape of the curve is more informative."
         )
-    drawn = [_calibration_curve(rows_of_class, f"f{k}") for k, rows_of_class in enumerate(found)]
+    drawn = [
+        picture(
+            f"f{k}-calibration",
+            f"Calibration plot: observed proportion of {one.classes[1]} against its predicted probability.",
+            f"Calibration for “{one.classes[1]}”{' (leave-one-out)' if one.left_out else ''}: smooth curve with its "
+            "95 % band, observed proportions in bins, and the distributions of the predictions at the edges.",
+            partial(figures.calibration, one, None, None),
+        )
+        for k, one in enumerate(found)
+    ]
     return Section("Calibration", (Text(text), *checks.calibration_checks(evaluation, found), *drawn))
-
-
-def _calibration_curve(rows: Predicted, key: str) -> Picture:
-    return picture(
-        f"{key}-calibration",
-        f"Calibration plot: observed proportion of {rows.classes[1]} against its predicted probability.",
-        f"Calibration for “{rows.classes[1]}”{' (leave-one-out)' if rows.left_out else ''}: smooth curve with its "
-        "95 % band, observed proportions in bins, and the distributions of the predictions at the edges.",
-        lambda ax: figures.calibration(rows, ax=ax),
-    )
 
 
 def effects(owner: Owner, key: str) -> Section | None:
@@ -235,8 +230,7 @@ def effects(owner: Owner, key: str) -> Section | None:
     )
     cautions = [Check(False, frame.attrs["caution"]) for frame in tables.values() if "caution" in frame.attrs]
     with mute_warnings(ReliabilityWarning):  # the page says it
-        panels = [_panel(owner, names, f"{key}-effect{k}") for k, names in enumerate(tables)]
-        drawn = pictures(panels, shared_y=True)
+        drawn = pictures([_panel(owner, names, f"{key}-effect{k}") for k, names in enumerate(tables)], shared_y=True)
     body = [row for names, table in tables.items() for row in _rows(names, table)]
     names, first = next(iter(tables.items()))
     head = ("predictor", "value", *["class"] * (first.index.nlevels > len(names)), *printing.headings(first))
@@ -246,15 +240,9 @@ def effects(owner: Owner, key: str) -> Section | None:
 
 
 def _panel(owner: Owner, names: tuple[str, ...], key: str) -> Panel:
-    settings: dict[str, Any] = {"data": owner.data, "covariance": owner.covariance}
-    what = f"by {' and '.join(names)}, with 95 % intervals"
-    draw = partial(figures.effects, owner.of, list(names), **settings)
-    return (
-        key,
-        f"Average predicted probability {what}; the table has the numbers.",
-        f"Average predicted probability {what}.",
-        lambda figure: draw(ax=figure),
-    )
+    what = f"Average predicted probability by {' and '.join(names)}, with 95 % intervals"
+    draw = partial(figures.effects, owner.of, list(names), None, data=owner.data, covariance=owner.covariance)
+    return key, f"{what}; the table has the numbers.", f"{what}.", draw
 
 
 def _rows(names: tuple[str, ...], table: "pd.DataFrame") -> tuple[tuple[Cell, ...], ...]:

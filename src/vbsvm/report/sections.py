@@ -10,14 +10,14 @@ from vbsvm.base import printing
 from vbsvm.base.arrays import Array
 from vbsvm.base.diagnostics import MIN_DRAWS
 from vbsvm.base.printing import count_noun
-from vbsvm.design.columns import INTERCEPT, FactorPlan
+from vbsvm.design.columns import INTERCEPT
 from vbsvm.design.scaling import Recipe
 from vbsvm.missing.imputation import MissingPatterns
 from vbsvm.missing.model import MissingModel
 from vbsvm.model.gates import GateMap
 from vbsvm.model.priors import HalfT, Ridge
 from vbsvm.plots import diagnostics, estimates
-from vbsvm.plots.resolve_fit import top_k
+from vbsvm.plots.resolve_fit import by_inclusion, top_k
 from vbsvm.report import checks
 from vbsvm.report.document import (
     Block,
@@ -186,7 +186,8 @@ def _scaling(recipe: Recipe, n_shown: int) -> str:
 
 LEVEL = 0.95
 MAX_IN_FIGURE = 30
-MAX_IN_TABLE, MAX_COEFFICIENTS = 2000, 200
+# Numbers of coefficients in a table; and of those that are probably excluded.
+MAX_COEFFICIENTS, MAX_UNLIKELY = 200, 10
 
 
 def coefficients(fit: Fit, key: str) -> Section:
@@ -194,9 +195,14 @@ def coefficients(fit: Fit, key: str) -> Section:
     table, n_terms, notes = fit.summary(LEVEL), fit.plan.n_shown, covariance(fit).notes
     unit = np.concatenate([np.full(len(table) - n_terms, np.nan), fit.plan.recipe.spread[:n_terms]])
     scaled = table["estimate"].to_numpy(dtype=float) * unit
-    n_likely = int((fit.inclusion_probability > 0.05).sum())
-    most = max(MAX_IN_FIGURE, n_likely) if fit.selects else MAX_COEFFICIENTS
-    chosen = top_k(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), most)
+    chosen, more = top_k(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MAX_COEFFICIENTS), ""
+    if fit.selects:
+        most = max(MAX_UNLIKELY, min(MAX_COEFFICIENTS, int((fit.inclusion_probability > 0.05).sum())))
+        first = len(table) - n_terms
+        chosen = [*range(first), *(first + by_inclusion(fit)[:most]).tolist()]
+    if (n_more := len(table) - len(chosen)) > 0:
+        which = "largest inclusion probabilities" if fit.selects else "largest coefficients"
+        more = f" Shown are the {len(chosen)} with the {which}; {n_more} are not shown."
     odds = fit.spec.likelihood.normalised
     change = "is the factor by which the odds change" if odds else "is the change of the decision value"
     what, one = ("odds ratios", "An odds ratio") if odds else ("coefficients", "A coefficient")
@@ -209,7 +215,6 @@ def coefficients(fit: Fit, key: str) -> Section:
         caption = f"{what.capitalize()} per SD of the column ({shown}): {notes.interval(LEVEL)}."
         draw = partial(estimates.coefficients, fit, top=top, exponentiate=odds)
         blocks.append(picture(f"{key}-forest", alt, caption, draw))
-    more = f" The {len(chosen)} largest of {len(table)}." if len(chosen) < len(table) else ""
     if odds:
         blocks.append(_odds_ratios(table, unit, chosen, notes.intervals + "." + more))
         table = table.drop(columns=list(tables.ODDS_RATIOS))
@@ -271,7 +276,8 @@ def groups(fit: Fit, key: str) -> Section:
     blocks: list[Block] = [
         Text(
             "Random effects have mean 0 and a standard deviation that is estimated with them: levels with few "
-            "observations are shrunk towards 0."
+            "observations are shrunk towards 0. Levels, which may be persons, are not named here; random_effects() "
+            "lists their effects."
         ),
         _components(fit),
     ]
@@ -279,9 +285,8 @@ def groups(fit: Fit, key: str) -> Section:
         for j, effect in enumerate(factor.effects):
             what = "Random intercepts" if effect == INTERCEPT else f"Random slopes of {effect}"
             caption = f"{what} of the {len(factor.levels)} levels of {factor.name}, in order."
-            draw = partial(estimates.random_effects, fit, factor=factor.name, effect=effect)
+            draw = partial(estimates.random_effects, fit, factor=factor.name, effect=effect, labels=False)
             blocks.append(picture(f"{key}-groups{k}x{j}", f"Caterpillar plot. {caption}", caption, draw))
-        blocks.append(_effects_table(fit, factor))
     return Section("Random effects", tuple(blocks))
 
 
@@ -291,21 +296,8 @@ def _components(fit: Fit) -> Table:
     names = [f"{term}" if effect == "all" else f"{term}, {effect}" for term, effect in table.index]
     which = f"with {100 * LEVEL:g} % intervals {tables.component_notes(fit).components}"
     title = "Variance components: standard deviations of random effects and smooth terms, and correlations,"
-    return _table(f"{title} {which}.", "term", names, table)
-
-
-def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
-    table = tables.random_effects(fit, factor.name)
-    shown = table.iloc[top_k(np.abs(table["estimate"].to_numpy(dtype=float)), MAX_IN_TABLE)]
-    more = "" if len(shown) == len(table) else f", the {len(shown)} largest of {len(table)}"
-    names = [estimates.group_name(label) for label in shown.index]
-    return _table(f"Random effects of {factor.name}{more}", factor.name, names, shown, folded=True)
-
-
-def _table(caption: str, what: str, names: list[str], table: "pd.DataFrame", *, folded: bool = False) -> Table:
-    """A table with these names of its rows, written as it is printed elsewhere."""
     body = cells(*((name, *row) for name, row in zip(names, _rows(table), strict=True)))
-    return Table(caption, (what, *printing.headings(table)), body, folded)
+    return Table(f"{title} {which}.", ("term", *printing.headings(table)), body)
 
 
 def convergence_section(fit: Fit, key: str) -> Section:
