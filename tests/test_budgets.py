@@ -19,32 +19,33 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "vbsvm"
 
-LINES, FILES = 37_700, 168
+LINES, FILES = 38_620, 174
 # McCabe's number of any function, parsers included; pyproject.toml has that of all others.
 MOST_COMPLEX = 20
 # Files at the top of each package.
 TOPS = {
     "api": 16,
-    "base": 10,
+    "base": 11,
     "cli": 4,
     "datasets": 1,
     "design": 7,
     "inference": 15,
     "missing": 10,
     "model": 7,
-    "plots": 6,
-    "report": 6,
-    "results": 18,
+    "plots": 7,
+    "report": 7,
+    "results": 20,
     "sources": 10,
     "storage": 5,
 }
-# Functions and modules of the package that a call crosses: 200 rows of 10 columns, and toenail under the hinge loss.
+# Functions and modules of the package that a call crosses: 200 rows of 10 columns, and toenail under the hinge loss. Two
+# functions more than with the newest dependencies, as some are only called with older ones.
 WAYS = {
-    "VBSVC.fit": (370, 43),
-    "Model": (274, 25),
-    "Model.fit": (331, 40),
-    "Fit.summary": (285, 36),
-    "Fit.predict_proba": (230, 31),
+    "VBSVC.fit": (380, 44),
+    "Model": (277, 26),
+    "Model.fit": (337, 41),
+    "Fit.summary": (289, 38),
+    "Fit.predict_proba": (241, 31),
     "sweep": (63, 16),
 }
 
