@@ -91,7 +91,7 @@ def test_the_tests_run_on_every_version_and_system():
 def test_the_oldest_versions_that_are_tested_are_the_lower_bounds():
     extras = PROJECT["optional-dependencies"]
     needed = [one for name in ("plots", "report", "arviz", "files", "dask") for one in extras[name]]
-    needed += PROJECT["dependencies"] + [one for one in extras["dev"] if one.startswith("polars")]
+    needed += PROJECT["dependencies"] + [one for one in extras["dev"] if one.startswith(("polars", "pytest>"))]
     lines = [line for line in text("tests/oldest.txt").splitlines() if not line.startswith("#")]
     on_the_oldest_python = {line.split("; ")[0] for line in lines if not re.search(r"python_version [>=]=", line)}
     assert on_the_oldest_python == {re.sub(r"\[.*\]", "", one).replace(">=", "==") + ".*" for one in needed}

@@ -617,7 +617,7 @@ def test_what_is_wrong_with_a_formula_is_said(client):
     one, light = (dd.from_pandas(frame.assign(**other), npartitions=2) for other in ({"y": "yes"}, {"s": 0.0}))
     cases = [
         (ValueError, "must be a column", "y ~ unknown", parts, {}),
-        (TypeError, "name of their column", "y ~ x", parts, {"weights": np.ones(150)}),
+        (TypeError, "name of the column of weights", "y ~ x", parts, {"weights": np.ones(150)}),
         (ValueError, "only one class", "y ~ x", one, {}),
         (ValueError, "Partition 2", "y ~ x", infinite, {}),
         (ValueError, "no rows to fit", "y ~ x", light, {"weights": "s"}),

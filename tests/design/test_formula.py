@@ -220,7 +220,7 @@ def test_habits_from_elsewhere_mean_what_they_meant(text, same, frame):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("y ~ ns(x, df=4)", r"ns\(…\) .* take s\(x\).*, or cr\(x, df=4\)"),
+        ("y ~ ns(x, df=4)", r"ns\(…\) .* use s\(x\).*, or cr\(x, df=4\)"),
         ("y ~ offset(x)", "offsets are not supported"),
         ("y ~ cut(x, 3)", "pandas.cut"),
         ("y ~ relevel(h, ref='b')", "contr.treatment"),

@@ -781,7 +781,7 @@ class TestFewRows:
     @pytest.mark.parametrize(
         ("labels", "message"),
         [
-            ("likelihood", r"not converge in 200 passes.*psi=10\).*Variational\(max_iter=2000\)"),
+            ("likelihood", r"not converge in 200 iterations.*psi=10\).*Variational\(max_iter=2000\)"),
             ("none", r"not converge while it estimated the distribution of the predictors.*psi=10\)"),
         ],
     )
@@ -796,7 +796,7 @@ class TestFewRows:
         assert helped.n_iter_ < 100
 
     def test_passes_that_are_given_are_kept(self, few):
-        with pytest.warns(ConvergenceWarning, match=r"not converge in 7 passes.*max_iter=70"):
+        with pytest.warns(ConvergenceWarning, match=r"not converge in 7 iterations.*max_iter=70"):
             clf = VBSVC(imputation=PAPER, inference=Variational(max_iter=7)).fit(*few)
         assert clf.n_iter_ == 7
 

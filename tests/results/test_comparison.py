@@ -223,7 +223,7 @@ class TestMixingPlots:
         drawn = slopes[1]
         axes = plots.traces(drawn)
         assert len(axes) == len(list(drawn.traces)) == 6
-        assert axes[1].get_title(loc="left").startswith("x\nR̂ ")
+        assert axes[1].get_title(loc="left").startswith("x\nR-hat ")
         for ax, trace in zip(axes, drawn.traces, strict=True):
             for line, draws in zip(ax.lines, trace.draws, strict=True):
                 np.testing.assert_array_equal(line.get_ydata(), draws)
