@@ -38,8 +38,8 @@ TOPS = {
     "sources": 10,
     "storage": 5,
 }
-# Functions and modules of the package that a call crosses: 200 rows of 10 columns, and toenail under the hinge loss; two
-# functions more than with the newest dependencies, as some are only called with older ones.
+# Functions and modules of the package that a call crosses: 200 rows of 10 columns, and toenail under the hinge loss;
+# two functions more than with the newest dependencies, as some are only called with older ones.
 WAYS = {
     "VBSVC.fit": (380, 44),
     "Model": (277, 26),
