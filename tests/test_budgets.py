@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "vbsvm"
 
-LINES, FILES = 38_620, 174
+LINES, FILES = 38_630, 174
 # McCabe's number of any function, parsers included; pyproject.toml has that of all others.
 MOST_COMPLEX = 20
 # Files at the top of each package.

@@ -838,7 +838,7 @@ def test_the_commands_of_the_page_run(tmp_path, monkeypatch):
     page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
     blocks = re.findall(r"^```sh\n(.*?)```", page, flags=re.DOTALL | re.MULTILINE)
     commands = [shlex.split(line)[1:] for block in blocks for line in block.splitlines()]
-    assert len(commands) == 15
+    assert len(commands) == 13
     for command in commands:
         if command[0] != "report" or hasattr(Fit, "report"):
             found = run(*command)

@@ -132,6 +132,11 @@ class MeanField:
         """E[σ⁻²]."""
         return self.state.scales[block].inverse_mean
 
+    def effects(self, which: slice) -> tuple[Array, Array]:
+        """Means and standard deviations of these coefficients."""
+        distribution = self.state.gaussian
+        return distribution.mean[which], np.sqrt(distribution.variances[which])
+
     def variance_components(self, level: float, log_variances: Mapping[str, float] | None = None) -> "pd.DataFrame":
         """Table of variance components, by the blocks' scales or by standard deviations of log σ²."""
         return variance_components.table(self.plan, self.spec, self.state, level, log_variances)
@@ -216,6 +221,11 @@ class Sampled:
     def inverse_scale(self, block: int) -> float:
         """Mean of 1/σ²."""
         return float((1.0 / self.sample.scales[block]).mean())
+
+    def effects(self, which: slice) -> tuple[Array, Array]:
+        """Means and standard deviations of these coefficients."""
+        distribution = self.state.gaussian
+        return distribution.mean[which], np.sqrt(distribution.variances[which])
 
     def variance_components(self, level: float, log_variances: Mapping[str, float] | None = None) -> "pd.DataFrame":
         """Table of variance components by the draws, with R̂ and effective draws."""

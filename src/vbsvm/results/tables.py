@@ -201,8 +201,7 @@ def _effects_of_factor(fit: "Fit", k: int) -> "pd.DataFrame":
 
     factor, begin, units = fit.plan.factors[k], fit.plan.first_effects()[k], fit.plan.units(fit.plan.factors[k])
     shape = len(factor.levels), len(factor.slopes)
-    gaussian, effects = fit.posterior.state.gaussian, slice(begin, begin + factor.size)
-    mean, sd = gaussian.mean[effects].reshape(shape), np.sqrt(gaussian.variances[effects]).reshape(shape)
+    mean, sd = (moment.reshape(shape) for moment in fit.posterior.effects(slice(begin, begin + factor.size)))
     labels = factor.levels.labels
     several = len(factor.columns) > 1
     index = pd.MultiIndex.from_tuples(labels, names=factor.columns) if several else pd.Index(labels, name=factor.name)
