@@ -886,7 +886,7 @@ def test_effects_are_those_of_python(place, tmp_path):
     assert "class" in classes
     assert "h - " not in classes
     wrong = run("effects", place / "formula.vbsvm", place / "data.csv", "aa", code=1)
-    assert "'aa' is not an input of the model" in wrong.output
+    assert "'aa' is not a predictor of the model" in wrong.output
     wrong = run("effects", place / "formula.vbsvm", place / "data.csv", "a", "--at", "much", code=2)
     assert "a is a number" in wrong.output
 

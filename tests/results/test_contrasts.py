@@ -174,7 +174,7 @@ def test_given_values_are_those_of_gibbs_draws(sampled):
     ("by", "error", "said"),
     [
         ("x", ValueError, "makes 320 groups of rows; 1 to 50 make a table: use by={'x': ["),
-        ({"y": [True]}, ValueError, "'y' is not an input of the model; it has"),
+        ({"y": [True]}, ValueError, "'y' is not a predictor of the model; it has"),
         ({"sit": ["south"]}, ValueError, "Did you mean 'site'?"),
         ({"arm": ["a"]}, ValueError, "'arm' is the variable and in by"),
         ({"site": []}, ValueError, "choose a list of 1 to 1000 values of 'site'; got 0"),

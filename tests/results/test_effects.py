@@ -370,7 +370,7 @@ def test_columns_that_are_constant_or_left_out_have_no_effect(data):
     assert fit.slopes("same")["estimate"].iloc[0] == 0.0
     one_arm = data.assign(arm="low")
     fit = Model("outcome ~ age + dose", one_arm).fit()
-    with pytest.raises(ValueError, match="'arm' is not an input of the model"):
+    with pytest.raises(ValueError, match="'arm' is not a predictor of the model"):
         fit.effects("arm")
 
 
@@ -401,8 +401,8 @@ def test_a_loaded_or_copied_fit_asks_for_rows(fit, data, tmp_path):
 def test_what_is_wrong_is_said_in_words(fit, data):
     for call, said in (
         (lambda: fit.effects("armm"), "Did you mean 'arm'"),
-        (lambda: fit.effects("outcome"), "'outcome' is not an input"),
-        (lambda: fit.effects("site"), "'site' is not an input"),
+        (lambda: fit.effects("outcome"), "'outcome' is not a predictor"),
+        (lambda: fit.effects("site"), "'site' is not a predictor"),
         (lambda: fit.effects("arm", by="arm"), "'arm' is the variable and in by"),
         (lambda: fit.effects("arm", by="stie"), "no column 'stie'"),
         (lambda: fit.effects("arm", by="age"), "makes 300 groups of rows"),
@@ -429,7 +429,7 @@ def test_what_is_wrong_is_said_in_words(fit, data):
     clf = VBSVC().fit(data[["age", "dose"]], data["outcome"])
     with pytest.raises(TypeError, match="belongs to an estimator"):
         clf.fit_[0].effects("age")
-    with pytest.raises(ValueError, match="'agee' is not an input"):
+    with pytest.raises(ValueError, match="'agee' is not a predictor"):
         clf.effects("agee")
 
 

@@ -132,6 +132,8 @@ def test_the_earlier_name_still_works_with_a_warning(fitted, verb):
         pytest.raises(ValueError, match="was not seen in fit"),
     ):
         getattr(fit, verb)(data.assign(g=NEW), new_groups="error")
+    with pytest.raises(TypeError, match=f"{verb}: new_groups is the earlier name of groups"):
+        getattr(fit, verb)(data, groups="new", new_groups="population")
 
 
 @pytest.mark.parametrize("verb", VERBS)

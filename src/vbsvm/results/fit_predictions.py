@@ -59,6 +59,8 @@ def accepts_new_groups(method: Callable[P, R]) -> Callable[P, R]:
     @wraps(method)
     def renamed(*args: Any, **settings: Any) -> R:
         if "new_groups" in settings:
+            if "groups" in settings:
+                raise TypeError(f"{method.__name__}: new_groups is the earlier name of groups: give groups alone.")
             earlier = settings.pop("new_groups")
             settings["groups"] = KNOWN if earlier == "population" else earlier
             message = f"{method.__name__}: new_groups={earlier!r} is now groups={settings['groups']!r}"

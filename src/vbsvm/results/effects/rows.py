@@ -143,10 +143,11 @@ class FormulaRows:
 
 
 def check_input(what: str, rows: "EffectRows", name: Any) -> None:
-    """Raise if a name is not an input."""
+    """Raise if a name is not a predictor."""
     if not isinstance(name, str) or name not in rows.names:
         hint = did_you_mean(name, list(rows.names)) if isinstance(name, str) else ""
-        raise ValueError(f"{what}: {name!r} is not an input of the model; it has {join_names(list(rows.names))}.{hint}")
+        names = join_names(list(rows.names))
+        raise ValueError(f"{what}: {name!r} is not a predictor of the model; it has {names}.{hint}")
 
 
 def grid(what: str, rows: "EffectRows", name: str, at: Any, *, fine: bool = False) -> list[Any]:
